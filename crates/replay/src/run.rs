@@ -281,8 +281,8 @@ impl Replay {
         run.all(0..self.plan.steps.len() as u32).map_err(|error| self.plan.in_file(error))
     }
 
-    /// Fails if the file of the capture has been truncated since it was opened. It costs a system call, so runs
-    /// do not ask.
+    /// Fails if the file of the capture has been truncated since it was opened. It costs a system call, so
+    /// runs do not ask.
     pub fn check_capture(&self) -> Result<()> {
         self.plan.capture().check_present().map_err(|error| self.plan.in_file(error))
     }

@@ -247,7 +247,7 @@ impl Dialogue {
         }
     }
 
-    /// Whether it asks before this operation. Keeps what is near, in case that there is no such operation.
+    /// Whether it asks before this operation. Notes the nearest operation for the error if none is found.
     fn is_place(&mut self, location: RecordLocation, occurrence: u64) -> bool {
         let Some(at) = self.questions.at else { return false };
         match location.ordinal {

@@ -75,7 +75,7 @@ const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
 );
 
 /// Extensions of the files that replacements are in.
-const KERNELS: &[&str] = &["c", "rs", "so", "elf", "vmfb", "spv", "vk1"];
+const KERNELS: &[&str] = &["c", "rs", "mlir", "so", "elf", "vmfb", "spv", "vk1"];
 
 const WITH: List<PathBuf> = List::paths(
     "with",

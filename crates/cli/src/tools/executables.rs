@@ -181,22 +181,24 @@ fn run_compiler(invocation: &Invocation, path: PathBuf) -> Result<()> {
     }
     for (written, files) in to.iter().zip(&dumped.files) {
         let mut index = Vec::new();
-        output::written(write_json(&ProgramList::new(&dumped, Some((written, files))), false, &mut index))?;
+        output::written(write_json(&ProgramList::new(&dumped, &[(written, files)]), false, &mut index))?;
         put(&written.1.join(INDEX), &index)?;
     }
-    let only = match (&to[..], &dumped.files[..]) {
-        ([written], [files]) => Some((written, files)),
-        _ => None,
-    };
-    let list = ProgramList::new(&dumped, only);
+    let list = ProgramList::new(&dumped, &to.iter().zip(&dumped.files).collect::<Vec<_>>());
     invocation.print(&list, flags.get(&FORMAT), Subject { capture: None, devices: None })
 }
+
+/// What is written, where, and the files there.
+type Written<'a> = (&'a (DumpKind, PathBuf), &'a Vec<String>);
 
 /// The executables of a program that is a source.
 #[derive(Serialize)]
 struct ProgramList {
     /// Where the files are; `None` if none or several directories were written.
     directory: Option<String>,
+    /// All of these directories.
+    #[serde(skip)]
+    directories: Vec<String>,
     module: String,
     executables: Vec<ProgramRow>,
 }
@@ -207,7 +209,7 @@ struct ProgramRow {
     /// The target as the compiler prints it.
     target: String,
     format: String,
-    /// Its files in the directory.
+    /// Its files in the directory; with their directories, if there are several.
     files: Vec<String>,
     /// Why it has none there.
     no_files: Option<&'static str>,
@@ -224,31 +226,38 @@ struct ProgramFunction {
 }
 
 impl ProgramList {
-    fn new(dumped: &DumpedExecutables, written: Option<(&(DumpKind, PathBuf), &Vec<String>)>) -> Self {
-        let has_benchmarks = written.is_some_and(|it| it.0.0 == DumpKind::Benchmarks);
+    fn new(dumped: &DumpedExecutables, written: &[Written<'_>]) -> Self {
+        let has_benchmarks = matches!(written, [((DumpKind::Benchmarks, _), _)]);
         let mut executables = Vec::new();
         for executable in &dumped.executables {
             for variant in &executable.variants {
-                let files = written.map_or(&[][..], |(_, files)| files);
                 let functions = variant.functions.iter().map(|it| ProgramFunction {
                     ordinal: it.ordinal,
                     name: it.name.clone(),
                     bindings: it.bindings.clone(),
                     constants: it.constants,
                 });
-                let files = dumped.files_of(files, executable, variant);
+                let mut files = Vec::new();
+                for ((_, directory), all) in written {
+                    let named = dumped.files_of(all, executable, variant).into_iter();
+                    files.extend(named.map(|file| match written.len() {
+                        1 => file.to_owned(),
+                        _ => directory.join(file).display().to_string(),
+                    }));
+                }
                 executables.push(ProgramRow {
                     name: executable.name.clone(),
                     target: variant.target.clone(),
                     format: variant.format.clone(),
                     no_files: (has_benchmarks && files.is_empty()).then_some(NO_BENCHMARK),
-                    files: files.into_iter().map(str::to_owned).collect(),
+                    files,
                     functions: functions.collect(),
                 });
             }
         }
-        let directory = written.map(|((_, directory), _)| directory.display().to_string());
-        Self { directory, module: dumped.module.clone(), executables }
+        let directories: Vec<_> = written.iter().map(|(it, _)| it.1.display().to_string()).collect();
+        let directory = directories.first().filter(|_| written.len() == 1).cloned();
+        Self { directory, directories, module: dumped.module.clone(), executables }
     }
 }
 
@@ -285,7 +294,7 @@ impl Report for ProgramList {
         if self.executables.is_empty() {
             text.push_str("no executables\n");
         }
-        if let Some(directory) = &self.directory {
+        for directory in &self.directories {
             text.push_str(&format!("written to {directory}\n"));
         }
         text

@@ -72,7 +72,7 @@ impl ProcessGroup {
             let removal = Some(Removal::process_group(id.as_raw_nonzero().get()));
             Ok(Self { child, id, removal })
         })?;
-        // It ends with `this` if there is no watchdog.
+        // An error drops `this`, which ends the process.
         with_watchdog(|watchdog| watchdog.begin(this.id))?;
         Ok(this)
     }

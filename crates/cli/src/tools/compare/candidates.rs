@@ -7,10 +7,8 @@ use std::time::SystemTime;
 use rehal_base::{Error, Result};
 use rehal_session::{KernelLanguage, Replacement, Selector, Substitution, is_program_source};
 
+use super::KERNELS;
 use crate::tools::compiler_flags::SubstituteCompiler;
-
-/// The extensions of replacements in directories.
-const EXTENSIONS: [&str; 8] = ["c", "rs", "mlir", "so", "elf", "vmfb", "spv", "vk1"];
 
 /// Advice about a file that is not a replacement.
 pub(super) const NAME_REPLACEMENT: &str = "name a source (.c, .rs), a dispatch as the compiler dumps it (.mlir), a shared library, a compiled executable, or a SPIR-V module for Vulkan (.spv)";
@@ -62,7 +60,7 @@ pub(super) fn find(with: &[PathBuf]) -> Result<Vec<Candidate>> {
         if files.is_empty() {
             let message = format!("the directory '{}' has no replacements", path.display());
             return Err(
-                Error::not_found(message).advise(format!("their extensions are .{}", EXTENSIONS.join(", .")))
+                Error::not_found(message).advise(format!("their extensions are .{}", KERNELS.join(", .")))
             );
         }
         found.extend(files.into_iter().map(|path| Candidate { path }));
@@ -90,7 +88,7 @@ fn files_in(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let extension = path.extension().and_then(|it| it.to_str());
-        if extension.is_some_and(|it| EXTENSIONS.contains(&it)) && path.is_file() {
+        if extension.is_some_and(|it| KERNELS.contains(&it)) && path.is_file() {
             files.push(path);
         }
     }
@@ -113,14 +111,14 @@ pub(super) fn states(with: &[PathBuf]) -> Vec<(PathBuf, Option<(SystemTime, u64)
 
 #[cfg(test)]
 mod tests {
-    use super::EXTENSIONS;
+    use super::KERNELS;
 
     #[test]
     fn texts_list_the_extensions() {
-        let (last, others) = EXTENSIONS.split_last().unwrap();
+        let (last, others) = KERNELS.split_last().unwrap();
         let quoted: Vec<_> = others.iter().map(|it| format!("`.{it}`")).collect();
         let guide = include_str!("../../guides/compare.md").replace('\n', " ");
-        assert!(guide.contains(&format!("end with {} or `.{last}`.", quoted.join(", "))), "{EXTENSIONS:?}");
+        assert!(guide.contains(&format!("end with {} or `.{last}`.", quoted.join(", "))), "{KERNELS:?}");
         let plain: Vec<_> = others.iter().map(|it| format!(".{it}")).collect();
         let help = super::super::COMPARE.help("rehal compare", true).replace("\n# ", " ");
         assert!(help.contains(&format!("extensions {} and .{last}.", plain.join(", "))), "{help}");
