@@ -4,7 +4,8 @@ use crate::{
     NotRun, Outcome, api, asan, bench, fuzz, miri, packages, portable, python, root, run, setup, tidy,
 };
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -84,15 +85,11 @@ pub fn main(arguments: &[String]) -> Outcome {
     section("api", &|| api::main(&[]));
     section("dependencies", &dependencies);
     section("packages", &packages::check);
-    section("tests", &|| tests(nextest, false, &[]));
+    section("tests", &|| tests(nextest));
     section("documented examples", &|| cargo(&["test", "--doc", "--workspace", "--quiet"]));
     section("python", &python::test);
-    // The oracle's tests run the tools as users do: optimized, without debug assertions, in separate
-    // processes.
-    section("oracle", &|| {
-        let tools = run::build_tools("oracle")?;
-        tests(nextest, true, &[("REHAL_TOOLS", tools.as_os_str())])
-    });
+    // The oracle's tests run the tools as users do: optimized, and without debug assertions.
+    section("oracle", &|| oracle(nextest, &run::build_tools("oracle")?));
     let counts = ["--instructions", "--any-versions"].map(ToOwned::to_owned);
     section("instructions", &|| bench::main(if any_versions { &counts } else { &counts[..1] }));
     section("miri", &|| miri::main(&["--short".to_owned()]));
@@ -119,9 +116,8 @@ fn dependencies() -> Outcome {
     Ok(())
 }
 
-/// Runs the tests of the oracle, or all others, with the available runner. The failure names the tests that
-/// failed.
-fn tests(nextest: bool, oracle: bool, environment: &[(&str, &OsStr)]) -> Outcome {
+/// Runs the tests but those of the oracle, with nextest if it is there.
+fn tests(nextest: bool) -> Outcome {
     let runner: &[&str] = if nextest {
         // Thousands of tests that pass would hide those that fail from who sees only the end of a log.
         &[
@@ -134,28 +130,58 @@ fn tests(nextest: bool, oracle: bool, environment: &[(&str, &OsStr)]) -> Outcome
             // The whole workspace, whichever tests run: with fewer packages, dependencies have fewer
             // features, and everything above them would be built again.
             "--workspace",
-            "--filterset",
-            if oracle { "package(oracle)" } else { "not package(oracle)" },
+            "--filterset=not binary_id(oracle::oracle)",
         ]
-    } else if oracle {
-        &["test", "--no-fail-fast", "--all-targets", "--package", "oracle"]
     } else {
         &["test", "--no-fail-fast", "--all-targets", "--workspace", "--exclude", "oracle"]
     };
-    let mut cargo = Command::new("cargo");
-    cargo.args(runner).envs(environment.iter().copied());
-    let mut child = cargo.current_dir(root()).stderr(Stdio::piped()).spawn()?;
+    let mut child = Command::new("cargo").args(runner).current_dir(root()).stderr(Stdio::piped()).spawn()?;
     let mut failed = Vec::new();
     if let Some(output) = child.stderr.take() {
-        let mut output = BufReader::new(output);
-        let mut line = Vec::new();
-        while output.read_until(b'\n', &mut line)? > 0 {
-            std::io::stderr().write_all(&line)?;
-            failed.extend(failed_test(&String::from_utf8_lossy(&line)));
-            line.clear();
-        }
+        for_lines(output, |line, text| {
+            failed.extend(failed_by_nextest(text));
+            std::io::stderr().write_all(line)
+        })?;
     }
-    if child.wait()?.success() {
+    outcome(child.wait()?.success(), failed)
+}
+
+/// Runs the tests of the oracle in one process: they start the tools, and to start 4,000 processes more takes
+/// as long as all that the tools do.
+fn oracle(nextest: bool, tools: &Path) -> Outcome {
+    let selected: &[&str] =
+        if nextest { &["--workspace", "--test", "oracle"] } else { &["--package", "oracle"] };
+    let mut cargo = Command::new("cargo");
+    cargo.arg("test").args(selected).env("REHAL_TOOLS", tools).current_dir(root());
+    let mut child = cargo.stdout(Stdio::piped()).spawn()?;
+    let mut failed = Vec::new();
+    if let Some(output) = child.stdout.take() {
+        for_lines(output, |line, text| {
+            failed.extend(failed_by_libtest(text));
+            let passed = text.starts_with("test ") && text.trim_end().ends_with(" ok");
+            if passed { Ok(()) } else { std::io::stdout().write_all(line) }
+        })?;
+    }
+    outcome(child.wait()?.success(), failed)
+}
+
+/// Calls `line` with each line, as bytes and as text.
+fn for_lines(
+    output: impl Read,
+    mut line: impl FnMut(&[u8], &str) -> std::io::Result<()>,
+) -> std::io::Result<()> {
+    let mut output = BufReader::new(output);
+    let mut bytes = Vec::new();
+    while output.read_until(b'\n', &mut bytes)? > 0 {
+        line(&bytes, &String::from_utf8_lossy(&bytes))?;
+        bytes.clear();
+    }
+    Ok(())
+}
+
+/// Of tests, some of which `failed`. The failure names them.
+fn outcome(success: bool, mut failed: Vec<String>) -> Outcome {
+    if success {
         return Ok(());
     }
     if failed.is_empty() {
@@ -168,7 +194,7 @@ fn tests(nextest: bool, oracle: bool, environment: &[(&str, &OsStr)]) -> Outcome
 }
 
 /// The binary and the name of the test that a line of nextest reports as failed, in whatever way.
-fn failed_test(line: &str) -> Option<String> {
+fn failed_by_nextest(line: &str) -> Option<String> {
     let (status, rest) = line.trim_start().split_once(" [")?;
     let status = status.split_whitespace().next()?;
     let fails =
@@ -178,6 +204,12 @@ fn failed_test(line: &str) -> Option<String> {
     let test =
         test.strip_prefix('(').and_then(|rest| rest.split_once(") ")).map_or(test, |(_, name)| name.trim());
     (fails && !test.is_empty()).then(|| test.to_owned())
+}
+
+/// The name of the test that a line of `cargo test` reports as failed.
+fn failed_by_libtest(line: &str) -> Option<String> {
+    let test = line.trim_end().strip_prefix("test ")?.strip_suffix("FAILED")?.trim_end();
+    Some(test.strip_suffix("...")?.trim_end().to_owned())
 }
 
 fn cargo(arguments: &[&str]) -> Outcome {
@@ -233,7 +265,7 @@ fn verdict(sections: &[Section], all: bool) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Duration, Ended, Section, failed_test, verdict};
+    use super::{Duration, Ended, Section, failed_by_libtest, failed_by_nextest, verdict};
     use crate::NotRun;
 
     #[test]
@@ -261,7 +293,7 @@ mod tests {
 
     #[test]
     fn names_failed_tests() {
-        let name = |line| failed_test(line);
+        let name = failed_by_nextest;
         assert_eq!(name("        FAIL [   0.555s] (19/44) a::b c::d\n").as_deref(), Some("a::b c::d"));
         assert_eq!(name("     SIGABRT [   0.031s] ( 7/44) a::b c::d\n").as_deref(), Some("a::b c::d"));
         assert_eq!(name("     TIMEOUT [  60.000s] a c::d\n").as_deref(), Some("a c::d"));
@@ -269,5 +301,9 @@ mod tests {
         assert_eq!(name("        SLOW [> 60.000s] (─────) a::b c::d\n"), None);
         assert_eq!(name("     Summary [   0.555s] 44 tests run: 42 passed, 2 failed, 0 skipped\n"), None);
         assert_eq!(name("error: test run failed\n"), None);
+        let name = failed_by_libtest;
+        assert_eq!(name("test dump_text::add4 ... FAILED\n").as_deref(), Some("dump_text::add4"));
+        assert_eq!(name("test dump_text::add4 ... ok\n"), None);
+        assert_eq!(name("test result: FAILED. 1 passed; 1 failed\n"), None);
     }
 }
