@@ -47,6 +47,7 @@ fn main() -> ExitCode {
 }
 
 fn recorded() {
+    let mut browser = None;
     let scratch = Scratch::new();
     for (index, mode) in MODES.into_iter().enumerate() {
         let device = ["local-sync", "local-task"][index % 2];
@@ -58,11 +59,12 @@ fn recorded() {
             &format!("--device_profiling_output={profile}"),
             &capture("mlp.mlp.local-task"),
         ]);
-        draw(&scratch, &profile);
+        draw(&mut browser, &scratch, &profile);
     }
 }
 
 fn without_work() {
+    let mut browser = None;
     let scratch = Scratch::new();
     let profile = scratch.path("check.ireeprof").display().to_string();
     let mode = "--device_profiling_mode=queue-events,host-execution";
@@ -78,20 +80,22 @@ fn without_work() {
         "--gtest_filter=*counts",
     ]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
-    draw(&scratch, &profile);
+    draw(&mut browser, &scratch, &profile);
 }
 
 fn torn() {
+    let mut browser = None;
     let scratch = Scratch::new();
     let sample = format!("{}/../profile/tests/data/sample.ireeprof", env!("CARGO_MANIFEST_DIR"));
     let bytes = std::fs::read(&sample).unwrap();
     let header = size_of::<FileHeader>();
     for length in [header, header + 10, bytes.len() / 4, bytes.len()] {
-        draw(&scratch, &scratch.file("torn.ireeprof", &bytes[..length]));
+        draw(&mut browser, &scratch, &scratch.file("torn.ireeprof", &bytes[..length]));
     }
 }
 
 fn bundles(corpus: &Path) {
+    let mut browser = None;
     let scratch = Scratch::new();
     let entries = std::fs::read_dir(corpus.join("profiles")).expect("the corpus has profiles");
     let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -99,16 +103,19 @@ fn bundles(corpus: &Path) {
     assert!(paths.len() >= 25, "the corpus has only {} profiles", paths.len());
     paths.sort();
     for path in paths {
-        draw(&scratch, path.to_str().unwrap());
+        draw(&mut browser, &scratch, path.to_str().unwrap());
     }
 }
 
-/// Draws the page of a bundle: each section has something, and the memory chart is there if the bundle has
-/// memory events.
-fn draw(scratch: &Scratch, profile: &str) {
+/// Draws the page of a bundle, in a browser that starts for the first: each section has something, and the
+/// memory chart is there if the bundle has memory events.
+fn draw(browser: &mut Option<Browser>, scratch: &Scratch, profile: &str) {
     let page = scratch.path("report.html");
     print(&["rehal", "profile", "report", profile, "-o", page.to_str().unwrap()]);
-    let mut browser = Browser::open(&page, Scheme::Light);
+    if let Some(browser) = browser {
+        browser.show(&page);
+    }
+    let browser = browser.get_or_insert_with(|| Browser::open(&page, Scheme::Light));
     browser.screenshot(&format!("page-of-{}", Path::new(profile).file_stem().unwrap().display()));
     let facts = browser.value("document.getElementById('facts').textContent");
     assert!(facts.as_str().unwrap().starts_with("Profile "), "{profile}: {facts}");

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use rehal_base::{Error, StatusCode};
 
-use super::sync::{explore, thread};
+use super::sync::{explore, explore_bounded, thread};
 use super::wait::{wait_all, wait_any};
 use super::{at, registered, semaphore};
 
@@ -28,7 +28,7 @@ fn a_wait_with_a_deadline_ends_with_the_signal_or_the_deadline() {
 
 #[test]
 fn waiting_for_any_ends_with_the_first_and_cleans_up() {
-    explore(|| {
+    explore_bounded(3, || {
         let (a, b) = (semaphore(), semaphore());
         let signals = [a.clone(), b.clone()].map(|it| thread::spawn(move || it.signal(1).unwrap()));
         let first = wait_any(&[at(&a, 1), at(&b, 1)], None).unwrap();

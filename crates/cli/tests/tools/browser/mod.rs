@@ -51,12 +51,18 @@ impl Browser {
         let metrics = json!({ "width": WIDTH, "height": 900, "deviceScaleFactor": 1, "mobile": false });
         this.call("Emulation.setDeviceMetricsOverride", metrics);
         this.set_scheme(scheme);
-        this.call("Page.navigate", json!({ "url": format!("file:{}", page.display()) }));
-        while !this.is_loaded {
-            this.receive();
-        }
-        this.settle();
+        this.show(page);
         this
+    }
+
+    /// Opens another page, or the same file again.
+    pub fn show(&mut self, page: &Path) {
+        self.is_loaded = false;
+        self.call("Page.navigate", json!({ "url": format!("file:{}", page.display()) }));
+        while !self.is_loaded {
+            self.receive();
+        }
+        self.settle();
     }
 
     fn start() -> Self {
