@@ -81,8 +81,8 @@ const RSS_LIMIT_MB: u32 = 1024;
 /// `fuzz [--seconds N] [TARGET…]`: runs each target for N seconds (60), one per processor at a time.
 pub fn main(arguments: &[String]) -> Outcome {
     let (seconds, wanted) = parse(arguments)?;
+    build()?;
     let directory = root().join("fuzz");
-    build(&directory)?;
     let programs = directory.join("target").join(host_triple()?).join("release");
     let chosen = |target: &&Target| wanted.is_empty() || wanted.iter().any(|name| name == target.name);
     let targets = Mutex::new(TARGETS.iter().filter(chosen));
@@ -123,7 +123,8 @@ fn parse(arguments: &[String]) -> Result<(u64, Vec<String>), String> {
     Ok((seconds, wanted))
 }
 
-fn build(directory: &Path) -> Outcome {
+/// Builds the fuzz targets.
+pub fn build() -> Outcome {
     // One codegen unit per crate: with several, stable's thin-local LTO runs before the pass and loses the
     // counters.
     let flags = [
@@ -139,7 +140,7 @@ fn build(directory: &Path) -> Outcome {
     // With --target the flags do not apply to build scripts, which have no counters.
     let status = Command::new("cargo")
         .args(["build", "--quiet", "--release", "--bins", "--target", &triple])
-        .current_dir(directory)
+        .current_dir(root().join("fuzz"))
         .env("RUSTFLAGS", flags.join(" "))
         .status()?;
     if status.success() { Ok(()) } else { Err("the fuzz targets do not build".into()) }

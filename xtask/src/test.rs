@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Duration of each fuzz target in the full test.
@@ -77,6 +78,16 @@ pub fn main(arguments: &[String]) -> Outcome {
     };
     section("setup", &|| setup::main(&[]));
     section("format", &|| cargo(&["fmt", "--all", "--check"]));
+    // What later sections build in other directories. The compiler leaves one of two processors idle for much
+    // of the time of the sections from here to the tests. Those sections build it again, and say why not.
+    if only.is_empty() {
+        thread::spawn(move || {
+            let _ = run::build_tools("oracle");
+            if fuzz_too {
+                let _ = fuzz::build();
+            }
+        });
+    }
     section("clippy", &|| {
         cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
     });
