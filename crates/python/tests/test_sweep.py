@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import html.parser
 import json
+import os
+import pty
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +86,72 @@ def test_a_crash_is_tried_again_and_an_error_is_a_result(
     assert missing.rows[0].outcome == "failed" and (tmp_path / "sweep/plan.json").exists()
     missing = rehal.sweep([mlp], ["nothing"], [stub], ["local-sync"], out=out, executor=executors.local())
     assert missing.rows[0].outcome == "failed" and "nothing" in missing.rows[0].error
+
+
+#: A sweep whose task begins, and ends when it may; and the file that is the slot.
+SWEEP = """
+import pathlib, sys, time, rehal
+from rehal import _slot
+
+_slot.PATH, begun, end, capture, candidate, out = sys.argv[1:]
+
+def compare(*_, **__):
+    pathlib.Path(begun).touch()
+    while not pathlib.Path(end).exists():
+        time.sleep(0.01)
+    raise rehal.Error("UNKNOWN", "ended")
+
+rehal.Capture.compare = compare
+assert rehal.sweep(capture, "f", candidate, out=out).rows[0].error.startswith("UNKNOWN")
+"""
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes that end with the test."""
+    processes: list[subprocess.Popen[bytes]] = []
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_two_sweeps_of_a_machine_take_turns_and_one_that_is_killed_ends_its_turn(
+    mlp: Path, stub: Path, tmp_path: Path, processes: list[subprocess.Popen[bytes]]
+) -> None:
+    def begin(name: str, stderr: int | None = None) -> tuple[Path, Path]:
+        files = (tmp_path / f"{name}.begun", tmp_path / f"{name}.end")
+        arguments = [tmp_path / "slot", *files, mlp, stub, tmp_path / name]
+        processes.append(subprocess.Popen([sys.executable, "-c", SWEEP, *arguments], stderr=stderr))
+        return files
+
+    def wait_for(path: Path) -> None:
+        while not path.exists():
+            assert processes[-1].poll() is None, f"it ended before {path.name}"
+            time.sleep(0.01)
+
+    wait_for(begin("first")[0])
+    terminal, its_end = pty.openpty()
+    second_begun, second_may_end = begin("second", its_end)
+    os.close(its_end)
+    with open(terminal, "rb") as said:
+        assert said.readline().startswith(b"rehal: waiting until no other process times kernels")
+        assert not second_begun.exists()
+        processes[0].kill()
+        wait_for(second_begun)
+        second_may_end.touch()
+        assert processes[1].wait() == 0
+    # Other users can lock it, too.
+    assert (tmp_path / "slot").stat().st_mode & 0o777 == 0o666
+
+
+def test_a_slot_that_cannot_be_locked_is_an_error(
+    mlp: Path, stub: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(stub)
+    monkeypatch.setattr("rehal._slot.PATH", str(tmp_path / "link"))
+    with pytest.raises(rehal.Error, match="no lock for the timing slot"):
+        sweep(mlp, [stub], tmp_path / "out")
 
 
 def result(

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _tool
+from . import _slot, _tool
 from ._capture import Capture, path_of
 from ._errors import Crash, Error
 from ._report import Node, _page_of, _rows_of
@@ -44,7 +44,13 @@ class Task:
 
 
 def perform(task: Task) -> dict[str, Any]:
-    """Performs a task: its result, or its error. It can be sent to another process."""
+    """Performs a task in the ``timing`` slot of this machine: its result, or its error. It can be sent to
+    another process."""
+    with _slot.timing():
+        return _perform(task)
+
+
+def _perform(task: Task) -> dict[str, Any]:
     row: dict[str, Any] = asdict(task)
     for attempt in range(1, _ATTEMPTS + 1):
         row["attempts"] = attempt

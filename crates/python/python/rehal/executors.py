@@ -2,7 +2,8 @@
 only when tasks are there.
 
 Two tasks that are timed at once would disturb each other, so each takes the one slot ``timing`` of a node,
-and the node must have the label of the task, such as ``gfx942``. Nodes need this package, and the files of
+which other sweeps of this machine wait for, too, and the node must have the label of the task, such as
+``gfx942``. Nodes need this package, and the files of
 the sweep at the same paths.
 """
 
