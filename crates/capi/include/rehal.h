@@ -752,6 +752,17 @@ static inline rehal_range_t rehal_slot_range(uint32_t slot, uint64_t offset, uin
 /* The functions below start work in the background, unless the device performs it at once. An error means
  * that nothing is signalled by it. What they are given may be freed when they return. */
 
+/* Allocates memory of the device in the order of its work. The buffer may be given to other functions at
+ * once, and accessed when this has signalled: by work that waits for that, and by the host. Its contents are
+ * unspecified. */
+rehal_error_t* rehal_queue_allocate(const rehal_submission_t* submission, uint64_t size_bytes,
+                                    rehal_buffer_t** buffer);
+
+/* Frees the memory of a buffer that a queue has allocated, in the order of its work: work that uses the
+ * buffer later fails with REHAL_STATUS_FAILED_PRECONDITION. The handle is freed as any other; without this
+ * function, the memory is freed with it. */
+rehal_error_t* rehal_queue_deallocate(const rehal_submission_t* submission, const rehal_buffer_t* buffer);
+
 /* Fills a range with a pattern of 1, 2 or 4 bytes. */
 rehal_error_t* rehal_queue_fill(const rehal_submission_t* submission, rehal_range_t target,
                                 rehal_bytes_t pattern);

@@ -291,6 +291,31 @@ fn length(given: &rehal_range_t) -> u64 {
 }
 
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_queue_allocate(
+    submission: *const rehal_submission_t,
+    size_bytes: u64,
+    buffer: *mut *mut rehal_buffer_t,
+) -> *mut rehal_error_t {
+    // SAFETY: as above.
+    guard(|| unsafe {
+        let out = out(buffer)?;
+        with_queue(submission, |queue| {
+            *out = handle::new(queue.alloca(BufferParams::default().mappable(), size_bytes, 0)?);
+            Ok(())
+        })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_queue_deallocate(
+    submission: *const rehal_submission_t,
+    buffer: *const rehal_buffer_t,
+) -> *mut rehal_error_t {
+    // SAFETY: as above.
+    guard(|| unsafe { with_queue(submission, |queue| queue.dealloca(handle::get(buffer)?, 0)) })
+}
+
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn rehal_queue_fill(
     submission: *const rehal_submission_t,
     target: rehal_range_t,

@@ -173,6 +173,68 @@ static void commands(const char* uri, const char* kernel, int slot) {
   EXPECT(memcmp(reads.numbers, numbers, sizeof(numbers)) == 0);
 }
 
+/* Records the whole life of a buffer of a queue, which waits for its begin: y = 3 x + 4 in it. */
+static void transient(const char* uri, const char* kernel, int slot) {
+  char name[64];
+  snprintf(name, sizeof(name), "transient.%s.ireereplay", uri);
+  rehal_string_t capture = path(slot, directory, name);
+  struct recorded it = begin(uri, capture, NULL);
+  rehal_executable_t* executable = NULL;
+  rehal_semaphore_t* order = NULL;
+  rehal_buffer_t *memory = NULL, *result = NULL;
+  uint32_t numbers[COUNT];
+  const uint32_t constants[2] = {3, 4}, five = 5;
+  OK(rehal_executable_load(it.devices, 0, path(11, fixtures, kernel), rehal_string(NULL), &executable));
+  OK(rehal_buffer_allocate(it.devices, 0, sizeof(numbers), &result));
+  OK(rehal_semaphore_create(it.devices, 0, 0, &order));
+  rehal_timepoint_t points[6];
+  for (uint64_t at = 0; at < 6; ++at) points[at] = (rehal_timepoint_t){order, at + 1};
+  rehal_submission_t submissions[5];
+  for (int at = 0; at < 5; ++at) {
+    submissions[at] = (rehal_submission_t){
+        .size = sizeof(rehal_submission_t),
+        .devices = it.devices,
+        .waits = &points[at],
+        .wait_count = 1,
+        .signals = &points[at + 1],
+        .signal_count = 1,
+    };
+  }
+  OK(rehal_queue_allocate(&submissions[0], sizeof(numbers), &memory));
+  OK(rehal_queue_fill(&submissions[1], whole(memory), rehal_bytes(&five, sizeof(five))));
+  const rehal_range_t bindings[2] = {whole(memory), whole(memory)};
+  const rehal_launch_t launch = {
+      .size = sizeof(launch),
+      .executable = executable,
+      .workgroup_count = {1, 1, 1},
+      .constants = constants,
+      .constant_count = 2,
+      .bindings = bindings,
+      .binding_count = 2,
+  };
+  OK(rehal_queue_dispatch(&submissions[2], &launch));
+  OK(rehal_queue_copy(&submissions[3], whole(memory), whole(result)));
+  OK(rehal_queue_deallocate(&submissions[4], memory));
+  OK(rehal_semaphore_signal(order, 1));
+  OK(rehal_semaphore_wait(order, 6, REHAL_WAIT_FOREVER));
+  OK(rehal_buffer_read(result, 0, numbers, sizeof(numbers)));
+  EXPECT(numbers[0] == 3 * 5 + 4 && numbers[15] == 3 * 5 + 4);
+  /* Work that fails tells the caller or its signals. It is not recorded any more. */
+  OK(rehal_recorder_close(it.recorder));
+  rehal_timepoint_t never;
+  const rehal_submission_t late = next(&it, &never);
+  rehal_error_t* error = rehal_queue_fill(&late, whole(memory), rehal_bytes(&five, sizeof(five)));
+  if (!error) error = rehal_semaphore_wait(it.done, it.value, REHAL_WAIT_FOREVER);
+  FAILS(error, REHAL_STATUS_FAILED_PRECONDITION);
+  rehal_buffer_free(memory);
+  rehal_buffer_free(result);
+  rehal_semaphore_free(order);
+  rehal_executable_free(executable);
+  end(&it);
+  const struct reads reads = replayed(uri, capture, NULL);
+  EXPECT(memcmp(reads.numbers, numbers, sizeof(numbers)) == 0);
+}
+
 static void write_file(rehal_string_t name, const uint32_t* numbers) {
   FILE* file = fopen(name.data, "wb");
   EXPECT(file && fwrite(numbers, sizeof(uint32_t), COUNT, file) == COUNT && fclose(file) == 0);
@@ -436,6 +498,7 @@ static void wrong_handles(void) {
   rehal_command_buffer_t* commands = NULL;
   rehal_event_t* event = NULL;
   rehal_file_t* file = NULL;
+  rehal_buffer_t* buffer = NULL;
   uint64_t length = 0;
   const rehal_string_t uri = rehal_string("local-sync");
   const uint32_t invalid = REHAL_STATUS_INVALID_ARGUMENT, freed = REHAL_STATUS_FAILED_PRECONDITION;
@@ -459,6 +522,11 @@ static void wrong_handles(void) {
   FAILS(rehal_queue_execute(&submission, commands, NULL, 0), freed);
   FAILS(rehal_queue_execute(&submission, NULL, NULL, 0), invalid);
   FAILS(rehal_queue_read(&submission, NULL, 0, rehal_range(NULL, 0, 1)), invalid);
+  FAILS(rehal_queue_allocate(NULL, 16, &buffer), invalid);
+  FAILS(rehal_queue_allocate(&submission, 16, NULL), invalid);
+  FAILS(rehal_queue_allocate(&submission, UINT64_MAX, &buffer), REHAL_STATUS_RESOURCE_EXHAUSTED);
+  EXPECT(!buffer);
+  FAILS(rehal_queue_deallocate(&submission, NULL), invalid);
   FAILS(rehal_queue_write(NULL, rehal_range(NULL, 0, 1), file, 0), freed);
   OK(rehal_command_buffer_create(devices, 0, NULL, &commands));
   FAILS(rehal_command_signal_event(commands, event), freed);
@@ -487,10 +555,13 @@ int main(int argc, char** argv) {
   directory = argv[2];
   if (argc == 4) {
     commands("vulkan", argv[3], 0);
+    transient("vulkan", argv[3], 1);
     return printf("ok\n") < 0;
   }
   commands("local-sync", "cts/affine.embedded.elf", 0);
   commands("local-task", "cts/affine.embedded.elf", 1);
+  transient("local-sync", "cts/affine.embedded.elf", 2);
+  transient("local-task", "cts/affine.embedded.elf", 3);
   wrong_handles();
   files();
   parameters();
