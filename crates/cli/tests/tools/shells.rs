@@ -145,7 +145,36 @@ fn fish_completes_every_verb_and_flag() {
     }
 }
 
-/// zsh shows completions only on a terminal: its script passes them to `_arguments`.
+/// What zsh shows on its terminal, where alone it completes, for each command line.
+fn zsh(directory: &Path, lines: &[&str]) -> Vec<String> {
+    // Whatever a line does, the next prompt comes after it, so that nothing waits forever.
+    const SCRIPT: &str = "zmodload zsh/zpty; zpty shell 'TERM=xterm zsh -f -i'
+        zpty -w shell 'fpath+=$PWD/functions; autoload -U compinit; compinit -uD; unsetopt list_ambiguous'
+        zpty -w shell \"PS1='RE''ADY '\"
+        zpty -r shell shown '*READY *'
+        for line; do
+            zpty -n -w shell $line$'\\t'; zpty -w shell $'\\x15'\"print E''ND\"
+            zpty -r shell shown $'*END*READY '; print -r -- ${${shown%%print*}//[$'\\r\\n']/ }
+        done";
+    fs::create_dir(directory.join("functions")).unwrap();
+    fs::copy(directory.join("script.zsh"), directory.join("functions/_rehal")).unwrap();
+    let mut zsh = Command::new("zsh");
+    shown(zsh.args(["-f", "-c", SCRIPT, "zsh"]).args(lines).current_dir(directory).output().unwrap())
+}
+
+#[test]
+fn zsh_completes_command_lines() {
+    let scene = scene();
+    let screens = zsh(&scene.path(""), &LINES.map(|(line, _)| line));
+    assert_eq!(screens.len(), LINES.len());
+    for ((line, expected), screen) in LINES.iter().zip(screens) {
+        let screen = screen.replace('\\', "");
+        let is_shown = |word: &&str| screen.contains(word);
+        assert!(expected.iter().all(is_shown) && !screen.contains("x.txt"), "{line:?}: {screen:?}");
+    }
+}
+
+/// The script passes what it knows to `_arguments`.
 #[test]
 fn zsh_has_every_verb_and_flag() {
     const SCRIPT: &str =
