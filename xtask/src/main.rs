@@ -47,7 +47,7 @@ cargo xtask VERB
               [--no-fuzz]
               [--only SECTION]
   api         compares the public API with crates/rehal/api.txt [--accept]
-  tidy        checks the rules: layers, unsafe, state, words, lengths, pins, documents, fixtures
+  tidy        checks the rules: layers, unsafe, state, words, lengths, versions, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
   miri        runs the tests of base, hal, capture, vm and local under Miri (nightly) [--thread-sanitizer]
               [--short] [CRATE...]

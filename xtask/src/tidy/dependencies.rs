@@ -1,4 +1,5 @@
-//! Every dependency is pinned to one version, in one place.
+//! Every dependency has its version in one place: the least that will do, so that a program which uses our
+//! crates can share later ones. `Cargo.lock` pins what we build and test.
 
 use super::{Problem, tree::Tree};
 
@@ -6,7 +7,7 @@ const ROOT: &str = "Cargo.toml";
 const SECTIONS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
 /// Reads every `Cargo.toml`: versions occur only in the workspace's table (and in `fuzz/`, a separate
-/// workspace), each as `=x.y.z`; crates inherit them.
+/// workspace), each as `x.y.z`, or as `=x.y.z` if it is a crate of ours; crates inherit them.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for path in tree.ending(&["Cargo.toml"]) {
@@ -58,10 +59,12 @@ fn refuse(dependency: &toml::Value, inherits: bool) -> Option<&'static str> {
     if inherits {
         return (!is_true("workspace")).then_some("must inherit its version: `workspace = true`");
     }
+    let is_ours = dependency.get("path").is_some();
     match version {
-        Some(version) if version.starts_with('=') && version.matches('.').count() == 2 => None,
-        None if dependency.get("path").is_some() => None,
-        _ => Some("must be pinned: `=x.y.z`"),
+        Some(version) if version.starts_with('=') != is_ours => Some("needs its least version: `x.y.z`"),
+        Some(version) if version.matches('.').count() == 2 => None,
+        None if is_ours => None,
+        _ => Some("needs a whole version: `x.y.z`"),
     }
 }
 
@@ -71,17 +74,17 @@ mod tests {
     use super::check;
 
     #[test]
-    fn pins_and_inheritance_are_required() {
+    fn whole_versions_and_inheritance_are_required() {
         let (_directory, tree) = made_up(&[
-            ("Cargo.toml", "[workspace.dependencies]\na = \"=1.2.3\"\nb = \"1.2\"\nc = { path = \"c\" }\n"),
-            ("crates/x/Cargo.toml", "[dependencies]\na.workspace = true\nd = \"=1.0.0\"\n"),
-            ("fuzz/Cargo.toml", "[dependencies]\ne = \"=1.0.0\"\nf = { git = \"x\" }\n"),
+            ("Cargo.toml", "[workspace.dependencies]\na = \"1.2.3\"\nb = \"1.2\"\nc = { path = \"c\" }\n"),
+            ("crates/x/Cargo.toml", "[dependencies]\na.workspace = true\nd = \"1.0.0\"\n"),
+            ("fuzz/Cargo.toml", "[dependencies]\ne = \"=1.0.0\"\ng = \"1.0.0\"\nf = { git = \"x\" }\n"),
         ]);
         let found: Vec<_> = check(&tree).iter().map(ToString::to_string).collect();
-        assert_eq!(found.len(), 5, "{found:?}");
-        assert!(found[0].contains("b: must be pinned"));
+        assert_eq!(found.len(), 6, "{found:?}");
+        assert!(found[0].contains("b: needs a whole version"));
         assert!(found[1].contains("d: must inherit"));
-        assert!(found[2].contains("f: must come from"));
-        assert!(found[3].contains("b: no crate uses it") && found[4].contains("c: no crate uses it"));
+        assert!(found[2].contains("e: needs its least version") && found[3].contains("f: must come from"));
+        assert!(found[4].contains("b: no crate uses it") && found[5].contains("c: no crate uses it"));
     }
 }
