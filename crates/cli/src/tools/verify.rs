@@ -368,13 +368,16 @@ impl Target<'_> {
             Expected::Replay(other) => {
                 let expected = self.replay(devices, Side::Captured)?;
                 let actual = self.replay(other, verified)?;
-                side_by_side(&expected, &actual, |sides| verify_lockstep(sides, options))
+                let found = side_by_side(&expected, &actual, |sides| verify_lockstep(sides, options));
+                let has_other = !self.flags.list(&OTHER_DEVICE).is_empty();
+                found.map_err(|error| if has_other { of_other_device(error, false) } else { error })
             }
             Expected::Capture(plan, other) => {
                 let files = replay_flags::files(self.flags);
                 let expected = Replay::new(plan.clone(), &other.open()?, &files)?;
                 let actual = self.replay(devices, verified)?;
-                side_by_side(&expected, &actual, |sides| verify_captures(sides, options))
+                let found = side_by_side(&expected, &actual, |sides| verify_captures(sides, options));
+                found.map_err(|error| of_other_device(error, true))
             }
             Expected::Memory => {
                 let expected = self.replay(devices, Side::Watched)?;
@@ -407,6 +410,18 @@ impl Target<'_> {
             replay.check_executables()?;
         }
         Ok(replay)
+    }
+}
+
+/// Advice about a device of the other replay names the flag of that device. `is_expected` says whether that
+/// replay is the expected one.
+fn of_other_device(error: Error, is_expected: bool) -> Error {
+    let is_of_other = error.context_lines().iter().any(|it| it == "the expected replay") == is_expected;
+    match advice::of(&error) {
+        Some(advice) if is_of_other && advice.starts_with("use --device=") => {
+            error.replace_advice(advice.replacen("--device=", "--other_device=", 1))
+        }
+        _ => error,
     }
 }
 

@@ -142,6 +142,16 @@ fn what_only_one_capture_has_is_listed() {
     assert!(text.starts_with("inconclusive: 5 dispatches") && text.contains(line), "{text}");
 }
 
+/// SPIR-V does not run on a CPU: the advice names the flag of the device of the side that has it.
+#[test]
+fn advice_names_the_flag_of_the_device() {
+    let spirv = fixture("vulkan/captures/add4.add.ireereplay");
+    let against = |path: &str| format!("--against_capture={path}");
+    let cpu = capture("add4.add.local-sync");
+    assert!(fail(&verify(&[&against(&spirv)], &cpu)).ends_with("\n  try: use --other_device=vulkan\n"));
+    assert!(fail(&verify(&[&against(&cpu)], &spirv)).ends_with("\n  try: use --device=vulkan\n"));
+}
+
 #[test]
 fn another_program_is_an_error() {
     let path = capture("mlp.mlp.local-sync");

@@ -27,6 +27,16 @@ pub fn add_for(capture: &Capture, trials: &mut Vec<Trial>) {
 pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("vulkan::verify::fault", finds_fault));
     trials.push(Trial::test("vulkan::verify::on_cpu", on_cpu));
+    for (name, same) in [
+        ("add4.add", "1 dispatch and 2 host reads"),
+        ("chain.chain", "13 dispatches and 3 host reads"),
+        ("dynamic.rows", "2 dispatches and 4 host reads"),
+        ("mlp.mlp", "5 dispatches and 4 host reads"),
+    ] {
+        let test = move || against_cpu(name, same);
+        trials.push(Trial::test(format!("vulkan::verify::against_cpu::{name}"), test));
+    }
+    trials.push(Trial::test("vulkan::verify::against_another", against_another));
     trials.push(Trial::test("vulkan::verify::padding", || padding(&["reads", "dispatches"])));
     trials.push(Trial::test("vulkan::verify::subgroups", subgroups));
     trials.push(Trial::test("vulkan::compare::right", || compares("add4.add", "captured", 0, "right ")));
@@ -206,15 +216,64 @@ fn finds_fault() -> Outcome {
 /// A kernel for `add4.add` that multiplies the sum by 100.
 const SWAPPED: &str = "vulkan/executables/add4_swapped.0.spv";
 
-/// A CPU cannot run SPIR-V: the error names the format and the device that can.
+/// A CPU cannot run SPIR-V: the error names the format and the flag of the device that can, which is that of
+/// either side.
 fn on_cpu() -> Outcome {
-    let capture = path(&find("add4.add")?.path);
-    let ended = rehal(&["verify", "--device=vulkan", "--other_device=local-task", &capture])?;
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    ensure(
-        ended.code == Some(1) && said.contains("vulkan-spirv-fb") && said.contains("--device=vulkan"),
-        || ended.summary(),
-    )
+    let (capture, cpu) = (path(&find("add4.add")?.path), "captures/add4.add.local-sync.ireereplay");
+    let against = [format!("--against_capture={capture}"), format!("--against_capture={cpu}")];
+    for (words, flag) in [
+        (&["verify", "--device=vulkan", "--other_device=local-task", &capture][..], "--other_device"),
+        (&["verify", "--device=local-task", "--other_device=vulkan", &capture], "--device"),
+        (&["verify", "--device=local-task", &against[0], cpu], "--other_device"),
+        (&["verify", "--device=local-task", &against[1], &capture], "--device"),
+    ] {
+        let ended = rehal(words)?;
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        let is_right = said.contains("vulkan-spirv-fb") && said.contains(&format!(" use {flag}=vulkan"));
+        ensure(ended.code == Some(1) && is_right, || format!("{words:?}: {}", ended.summary()))?;
+    }
+    Ok(())
+}
+
+/// `rehal verify` of a capture with another of the same program, on a device each.
+fn verify_captures(words: &[&str], [device, other]: [&str; 2], against: &str) -> Result<Ended, Failed> {
+    let (device, other) = (format!("--device={device}"), format!("--other_device={other}"));
+    // An exponential function differs.
+    let (against, tolerance) = (format!("--against_capture={against}"), "--tolerance=*:f32:rel=1e-5");
+    rehal(&[&["verify", &device, &other, &against, tolerance], words].concat())
+}
+
+/// A program computes the same on a CPU as on Vulkan, whichever side is expected.
+fn against_cpu(name: &str, same: &str) -> Outcome {
+    let (vulkan, cpu) = (path(&find(name)?.path), format!("captures/{name}.local-sync.ireereplay"));
+    for ended in [
+        verify_captures(&[&vulkan], ["vulkan", "local-sync"], &cpu)?,
+        verify_captures(&[&cpu], ["local-sync", "vulkan"], &vulkan)?,
+    ] {
+        let is_same = ended.succeeded() && stdout(&ended).starts_with(&format!("the same: {same}"));
+        ensure(is_same, || format!("{}\n{}", ended.summary(), stdout(&ended)))?;
+    }
+    Ok(())
+}
+
+/// What differs from a capture on a CPU has its place; results that only one of them has, and other programs,
+/// do not pass.
+fn against_another() -> Outcome {
+    let cpu = |name: &str| format!("captures/{name}.local-sync.ireereplay");
+    let devices = ["vulkan", "local-sync"];
+    let substitution = format!("--replay_executable_substitution=add_dispatch_0_elementwise_4_f32={SWAPPED}");
+    let wrong = verify_captures(&[&substitution, &path(&find("add4.add")?.path)], devices, &cpu("add4.add"))?;
+    let said = stdout(&wrong);
+    ensure(wrong.code == Some(2) && said.contains("[0] expected 11.0, got 1100.0"), || said)?;
+    let mlp = path(&find("mlp.mlp")?.path);
+    let more = verify_captures(&[&mlp], devices, &cpu("bench.mlp.5"))?;
+    let said = stdout(&more);
+    ensure(more.code == Some(1) && said.contains("only in the other capture: 4 dispatches of mlp_"), || {
+        said
+    })?;
+    let other = verify_captures(&[&mlp], devices, &cpu("chain.chain"))?;
+    let is_refused = other.status_name().as_deref() == Some("FAILED_PRECONDITION");
+    ensure(other.code == Some(1) && is_refused, || other.summary())
 }
 
 /// Results share an allocation. What a program reads of it between them, which nothing wrote, is the same in
