@@ -15,6 +15,7 @@ mod temporary_file;
 use std::path::Path;
 
 use rehal_base::Range;
+use rehal_bench::stats::Interval;
 use rehal_hal::FunctionInfo;
 
 pub use compile::{
@@ -71,8 +72,12 @@ pub struct ObservedShape {
     pub constants: Vec<u32>,
     /// The bindings, by ordinal.
     pub bindings: Vec<ObservedBinding>,
-    /// Time of all of them in nanoseconds, if measured.
+    /// Time of all of them in nanoseconds, if measured: the median of replays.
     pub time_ns: Option<u64>,
+    /// Its 95 % interval, if there were enough replays.
+    pub interval_ns: Option<Interval>,
+    /// Number of replays that were timed.
+    pub sample_count: u64,
 }
 
 /// A binding of an [`ObservedShape`].

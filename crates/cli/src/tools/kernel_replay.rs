@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 
 use rehal_base::{Context, ElementType, Error, Result, StatusCode};
+use rehal_bench::Monitor;
+use rehal_bench::stats::{self, Interval};
 use rehal_session::{
     CrashReports, Device, DeviceOptions, ElementTypeRule, KernelFiles, KernelReplay, KernelReplayOptions,
     RecordingOptions, SnapshotDifference, type_in_name,
@@ -169,9 +171,11 @@ fn repeat(invocation: &Invocation, files: KernelFiles, device: &Device) -> Resul
     let mut differences = Vec::new();
     let repetitions = flags.get(&REPETITIONS);
     let samples = if repetitions == 1 { " (one sample)" } else { "" };
+    let (monitor, mut times) = (Monitor::begin(), Vec::new());
     for repetition in 1..=repetitions {
         replay.restore()?;
         let time = replay.run()?;
+        times.push(time.as_nanos() as f64);
         output::print(&format!("{PREFIX} Replay time ({repetition}): {} ns{samples}\n", time.as_nanos()))?;
         if verifies {
             differences = replay.compare(element_type)?;
@@ -188,10 +192,23 @@ fn repeat(invocation: &Invocation, files: KernelFiles, device: &Device) -> Resul
         invocation.set_status(DIFFERENT);
         return Ok(());
     }
+    if repetitions > 1 {
+        output::print(&summary(&times))?;
+        monitor.end().warnings.iter().for_each(|it| output::note(&format!("***WARNING*** {it}")));
+    }
     output::print(&match verifies {
         true => format!("{PREFIX} Replay done, device memory verified\n"),
         false => format!("{PREFIX} Replay done, verification skipped\n"),
     })
+}
+
+/// The median of several times, in nanoseconds.
+fn summary(times: &[f64]) -> String {
+    let interval = match stats::median_interval(times, 0.05) {
+        Some(Interval { low, high }) => format!(" (95 % interval {low:.0} to {high:.0} ns)"),
+        None => String::new(),
+    };
+    format!("{PREFIX} Median of {} times: {:.0} ns{interval}\n", times.len(), stats::median(times))
 }
 
 /// The index of the device.

@@ -1,6 +1,7 @@
 //! `rehal kernel stub`: writes the source of a kernel that replaces a function of a capture.
 
 use std::path::Path;
+use std::time::Duration;
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::{CrashReports, KernelLanguage, KernelOptions, Kernels, Replay};
@@ -9,7 +10,7 @@ use super::{function_flags, replay_flags};
 use crate::flags::{Flag, Group, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output_file::{OUTPUT, OutputFile};
-use crate::{Invocation, Operands, Tool, captures, devices};
+use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
 pub const KERNEL_STUB: Tool = Tool {
@@ -19,9 +20,8 @@ pub const KERNEL_STUB: Tool = Tool {
     about: "Writes a C or Rust file with everything that a kernel needs to replace a function of a capture except its body: \
             bindings, constants, the loop over a workgroup's share of the result, and the library around it, without any \
             other file. A comment says what was observed: workgroup counts, constants, lengths, overlaps, times.\n\n\
-            The capture is replayed three times to see how long it takes, what it writes and what it accesses; --no_run leaves \
-            that out. Until it has a \
-            body, a dispatch of the kernel fails.",
+            The capture is replayed up to 34 times to see how long it takes, what it writes and what it accesses; --no_run \
+            leaves that out. Until it has a body, a dispatch of the kernel fails.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME -o KERNEL.c" },
     groups: with_devices![&STUB, &KERNEL_RECORDING],
     examples: &[
@@ -71,6 +71,10 @@ const STUB: Group = Group {
     ],
 };
 
+/// How many replays are timed, unless they take longer.
+const REPLAYS: u64 = 32;
+const MAX_TIME: Duration = Duration::from_secs(1);
+
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let path = invocation.operand();
@@ -110,7 +114,10 @@ fn run(invocation: &Invocation) -> Result<()> {
         let mut options = KernelOptions::default();
         // No other kernel is watched.
         options.function = Some(function.clone()).filter(|it| !it.contains(['*', '?']));
-        kernel = observed(&Kernels::from_replay(&replay, &options)?)?;
+        (options.repetitions, options.max_time) = (Some(REPLAYS), MAX_TIME);
+        let kernels = Kernels::from_replay(&replay, &options)?;
+        kernels.warnings.iter().for_each(|it| output::note(&format!("***WARNING*** {it}")));
+        kernel = observed(&kernels)?;
         replayed = Some(replay);
     }
     let text = kernel.stub(language, &file, shown(&path))?;

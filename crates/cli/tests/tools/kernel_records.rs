@@ -164,10 +164,14 @@ fn a_changed_output_is_found_at_its_place() {
     assert_eq!(replayed.status, Some(0), "{replayed:?}");
     assert!(replayed.stdout.ends_with("Replay done, verification skipped\n"), "{replayed:?}");
     assert_eq!(replayed.stdout.matches("Replay time (").count(), 2);
+    assert_eq!(replayed.stdout.matches("[rehal kernel replay] Median of 2 times: ").count(), 1);
     let saved = std::fs::read(path.with_extension("replay_output")).unwrap();
     assert_eq!(saved[start + 8..start + 12], 33.0f32.to_le_bytes());
     std::fs::write(&output, saved).unwrap();
-    assert_eq!(replay(&["--verify"], &path).status, Some(0));
+    let replayed = replay(&["--verify", "--repetitions=20"], &path);
+    let lines: Vec<_> = replayed.stdout.lines().rev().take(2).collect();
+    assert!(lines[1].contains("Median of 20 times: ") && lines[1].ends_with(" ns)"), "{replayed:?}");
+    assert_eq!(replayed.status, Some(0));
 }
 
 #[test]
@@ -805,7 +809,9 @@ fn a_closed_pipe_is_not_an_error_and_a_full_disk_is() {
         .unwrap();
     drop(child.stdout.take());
     let ended = ran(child.wait_with_output().unwrap());
-    assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{ended:?}");
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    // Other processes may use the machine.
+    assert!(ended.stderr.lines().all(|line| line.starts_with("***WARNING*** ")), "{ended:?}");
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = command("rehal");
     let ended = command.args(["kernel", "replay", path.to_str().unwrap()]).stdout(full).output().unwrap();

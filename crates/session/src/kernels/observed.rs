@@ -60,7 +60,8 @@ impl Kernels {
         kernel.driver = others.filter(|it| it.has_format(&kernel.format)).map(|it| it.name().into()).next();
         kernel.specialization_constants = words.iter().map(|it| u32::from_le_bytes(*it)).collect();
         let of = |kernel: &&Kernel| kernel.name == function && ids.contains(&kernel.executable_id);
-        kernel.shapes = self.kernels.iter().filter(of).map(shape).collect();
+        let shapes = self.kernels.iter().filter(of);
+        kernel.shapes = shapes.map(|it| shape(it, self.sample_count)).collect();
         Ok(kernel)
     }
 
@@ -78,14 +79,15 @@ impl Kernels {
     }
 }
 
-fn shape(kernel: &Kernel) -> ObservedShape {
+fn shape(kernel: &Kernel, sample_count: u64) -> ObservedShape {
     let mut shape = ObservedShape::default();
     shape.count = kernel.count;
     shape.record = kernel.location.ordinal;
     shape.workgroup_count = kernel.workgroup_count;
     shape.dynamic_local_memory = kernel.dynamic_local_memory;
     shape.constants.clone_from(&kernel.constants);
-    shape.time_ns = kernel.time_ns;
+    (shape.time_ns, shape.interval_ns) = (kernel.time_ns, kernel.interval_ns);
+    shape.sample_count = sample_count;
     let binding = |(index, it): (usize, &super::KernelBinding)| {
         let mut binding = ObservedBinding::default();
         (binding.length, binding.alias_of, binding.is_written) = (it.length, it.alias_of, it.is_written);
@@ -122,6 +124,7 @@ pub(super) fn alike(function: &str, all: impl Iterator<Item = String>) -> (Strin
     }
     let advice = match nearest(function, names.iter().map(String::as_str)) {
         Some(name) => format!("did you mean '{}'?", name.escape_debug()),
+        None if names.is_empty() => "rehal info says what the capture has".into(),
         None => "name one of them".into(),
     };
     let shown: Vec<_> = names.iter().take(MAX_NAMES).map(|it| it.escape_debug().to_string()).collect();

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_base::{Error, Range, Result, alternatives, plural};
+use rehal_bench::stats::Interval;
 use rehal_hal::FunctionInfo;
 
 use super::{KernelLanguage, ObservedBinding, ObservedKernel, ObservedShape};
@@ -210,8 +211,17 @@ impl ObservedShape {
     fn described(&self) -> String {
         let mut text = plural(self.count, "dispatch");
         if let Some(time_ns) = self.time_ns {
-            let _ =
-                write!(text, " of {:.1} us in one replay", time_ns as f64 / 1e3 / self.count.max(1) as f64);
+            let each = |ns: f64| ns / 1e3 / self.count.max(1) as f64;
+            let _ = write!(text, " of {:.1} us", each(time_ns as f64));
+            text.push_str(&match (self.sample_count, self.interval_ns) {
+                (0 | 1, _) => " in one replay".into(),
+                (samples, None) => format!(" (median of {samples} replays)"),
+                (samples, Some(Interval { low, high })) => format!(
+                    " (median of {samples} replays, 95 % interval {:.1} to {:.1} us)",
+                    each(low),
+                    each(high)
+                ),
+            });
         }
         let _ = write!(text, ", the first of record #{}: ", self.record);
         match self.workgroup_count {
