@@ -14,7 +14,7 @@ use rehal_session::{CaptureBytes, DeviceGroup, capture_digest};
 use serde::{Serialize, Serializer};
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
-use crate::table::Layout;
+use crate::table::{Layout, quoted};
 use crate::{Invocation, advice, output};
 
 /// A report, with the data of both formats.
@@ -101,6 +101,22 @@ impl Origin {
             load: Load { average: host.load_average, processors: host.processors },
             flags: &self.flags,
         }
+    }
+}
+
+impl Origin {
+    /// The parts of a header that the context of a benchmark does not have by itself, if they are known.
+    pub(crate) fn context(&self, subject: Subject<'_>) -> impl Iterator<Item = (&'static str, String)> {
+        let header = self.header("", subject);
+        let flags: Vec<_> = header.flags.iter().map(|it| quoted(it)).collect();
+        let known = [
+            ("commit", Some(header.commit.to_owned())),
+            ("capture_digest", header.capture_digest),
+            ("device", header.device.map(|devices| devices.join(", "))),
+            ("cpu", Some(header.cpu.to_owned())),
+            ("flags", Some(flags.join(" "))),
+        ];
+        known.into_iter().filter_map(|(key, value)| Some((key, value?)))
     }
 }
 

@@ -5,6 +5,7 @@ mod arguments;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use rehal_base::{Context, Error, Result};
 use rehal_bench::{Benchmark, State, TimeUnit};
@@ -18,6 +19,7 @@ use crate::flags::{DEVICE, Flag, Flags, Group, List, read_if, recorded, with_dev
 use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::profiling::{self, PROFILING};
 use crate::program::flags::values;
+use crate::report::{self, Origin};
 use crate::{Invocation, Operands, Tool, devices, output};
 
 /// See the [module](self).
@@ -160,6 +162,7 @@ struct Options {
     kernels: Option<ProgramRecording>,
     profiling: Option<profiling::Options>,
     bench: rehal_bench::Options,
+    origin: Rc<Origin>,
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
@@ -222,6 +225,7 @@ fn options(invocation: &Invocation) -> Result<Options> {
         kernels,
         profiling: profiling::Options::from_flags(flags)?.map(profiling::Options::measured),
         bench,
+        origin: invocation.origin.clone(),
     })
 }
 
@@ -238,7 +242,7 @@ fn one_device(flags: &Flags) -> Result<DeviceOptions> {
 
 fn measure(
     devices: &DeviceGroup,
-    options: Options,
+    mut options: Options,
     recorder: Option<&Recorder>,
     profiling: &profiling::Session,
 ) -> Result<()> {
@@ -278,6 +282,8 @@ fn measure(
             .unit(TimeUnit::Nanosecond)
         })
         .collect();
+    let subject = report::Subject { capture: None, devices: Some(devices) };
+    benchmark_flags::describe(&mut options.bench, &options.origin, subject);
     benchmark_flags::run(options.bench, &mut benchmarks)?;
     drop(benchmarks);
     failure.take().map_or(Ok(()), Err)

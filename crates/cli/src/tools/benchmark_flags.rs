@@ -17,6 +17,7 @@ use rehal_bench::{
 use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, Words, streamed, text};
 use crate::output::{self, ReaderLeft};
 use crate::output_file::OutputFile;
+use crate::report::{Origin, Subject};
 
 const LIST_TESTS: Flag<bool> =
     switch("benchmark_list_tests", "Prints the names of the benchmarks instead of running them.");
@@ -231,6 +232,18 @@ pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
         verbosity: flags.get(&VERBOSITY),
         context: context(flags).context(|| "--benchmark_context".into())?,
     })
+}
+
+/// Adds to the context of JSON what the headers of other reports say. Values are text, as those of Google
+/// Benchmark.
+pub(crate) fn describe(options: &mut Options, origin: &Origin, subject: Subject<'_>) {
+    let has_json =
+        options.format == Format::Json || (options.out.is_some() && options.out_format == Format::Json);
+    if has_json {
+        for (key, value) in origin.context(subject) {
+            options.context.entry(key.into()).or_insert(value);
+        }
+    }
 }
 
 /// Runs benchmarks and reports them. A closed pipe ends the run without an error.

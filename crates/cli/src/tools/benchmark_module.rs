@@ -17,6 +17,7 @@ use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS, values};
 use crate::program::{self, ResultOptions, Results};
+use crate::report::{self, Origin};
 use crate::{Invocation, Operands, Tool, devices};
 
 /// See the [module](self).
@@ -134,6 +135,7 @@ struct Options {
     dispatch_statistics: bool,
     profiling: Option<profiling::Options>,
     bench: rehal_bench::Options,
+    origin: Rc<Origin>,
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
@@ -174,6 +176,7 @@ fn options(invocation: &Invocation) -> Result<Options> {
         dispatch_statistics,
         profiling,
         bench,
+        origin: invocation.origin.clone(),
     })
 }
 
@@ -189,7 +192,7 @@ fn check_dispatch_statistics(is_profiled: bool, program: &program::Options) -> R
     Err(Error::invalid_argument(message).advise("run the tool twice"))
 }
 
-fn measure(program: &Program, options: Options, profiling: &profiling::Session) -> Result<()> {
+fn measure(program: &Program, mut options: Options, profiling: &profiling::Session) -> Result<()> {
     if options.dispatch_statistics {
         DispatchStatistics::check(program.devices())?;
     }
@@ -236,6 +239,8 @@ fn measure(program: &Program, options: Options, profiling: &profiling::Session) 
             }
         })
         .collect();
+    let subject = report::Subject { capture: None, devices: program.devices() };
+    benchmark_flags::describe(&mut options.bench, &options.origin, subject);
     benchmark_flags::run(options.bench, &mut benchmarks)?;
     drop(benchmarks);
     if let Some(error) = failure.take() {

@@ -228,6 +228,8 @@ fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
     }
     let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &replays[0])?;
     options.describe_context();
+    let subject = Subject { capture: Some(capture.bytes()), devices: Some(replays[0].devices()) };
+    benchmark_flags::describe(&mut options.bench, &invocation.origin, subject);
     let mut fast: Vec<Option<FastForward>> = orders.iter().map(|_| None).collect();
     let mut benchmarks = Vec::new();
     for ((order, replay), fast) in orders.iter().zip(&replays).zip(&mut fast) {
@@ -265,7 +267,6 @@ fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
     });
     let outcome = outcome.and_then(|outcome| {
         note_ratio(&outcome.real_times_s);
-        let subject = Subject { capture: Some(capture.bytes()), devices: Some(replays[0].devices()) };
         keep(&options.history, invocation, &outcome.samples, subject)?;
         Ok(outcome)
     });

@@ -24,7 +24,18 @@ fn a_whole_replay() {
     assert_eq!(benchmark["name"], "BM_replay/process_time/real_time");
     assert_eq!((&benchmark["iterations"], &benchmark["time_unit"]), (&3.into(), &"ms".into()));
     assert!(benchmark["items_per_second"].as_f64().unwrap() > 0.0);
-    assert!(report["context"]["executable"].as_str().unwrap().ends_with("iree-benchmark-replay"));
+    let context = &report["context"];
+    assert!(context["executable"].as_str().unwrap().ends_with("iree-benchmark-replay"));
+    let digest = blake3::hash(&std::fs::read(mlp()).unwrap()).to_string();
+    assert_eq!(
+        (&context["capture_digest"], &context["commit"]),
+        (&digest.into(), &env!("REHAL_COMMIT").into())
+    );
+    let flags = format!("--benchmark_format=json --benchmark_min_time=3x -- {}", mlp());
+    assert_eq!((&context["flags"], &context["device"]), (&flags.into(), &"local-task".into()));
+    assert!(!context["cpu"].as_str().unwrap().is_empty());
+    let csv = run(&["iree-benchmark-replay", "--benchmark_format=csv", ONCE, &mlp()]);
+    assert!(!csv.stderr.contains("capture_digest"), "{csv:?}");
 }
 
 #[test]
