@@ -3,8 +3,8 @@ use std::io::Write;
 use rehal_base::Result;
 
 use crate::{
-    Benchmark, Counter, Counters, MAX_ITERATIONS, Measure, MinTime, Options, Run, RunKind, Runner, State,
-    machine::Interference, number::general, run::write_to, samples::Sample, samples::Summary,
+    Benchmark, Counter, Counters, MAX_ITERATIONS, Measure, Measuring, MinTime, Options, Run, RunKind, Runner,
+    State, machine::Interference, number::general, run::write_to, samples::Sample, samples::Summary,
 };
 
 /// A selected benchmark and its progress.
@@ -33,6 +33,8 @@ pub(crate) struct Job<'b, 'a> {
     pub(crate) warmup: Sample,
     /// What else used the machine during the repetitions.
     pub(crate) interference: Interference,
+    /// Whether the pulse ended the measurement.
+    pub(crate) is_interrupted: bool,
 }
 
 /// The result of one call of a benchmark's body.
@@ -47,6 +49,7 @@ struct Measurement {
     error: Option<String>,
     samples: Vec<Sample>,
     interference: Interference,
+    is_interrupted: bool,
     ended: Result<()>,
 }
 
@@ -77,6 +80,7 @@ impl<'b, 'a> Job<'b, 'a> {
             samples: Vec::new(),
             warmup: Sample::default(),
             interference: Interference::default(),
+            is_interrupted: false,
             benchmark,
         };
         if options.dry_run {
@@ -92,6 +96,11 @@ impl<'b, 'a> Job<'b, 'a> {
         self.repetitions - self.runs.len() as u32
     }
 
+    /// Leaves out the repetitions after `more`.
+    pub(crate) fn stop(&mut self, more: usize) {
+        self.repetitions = (self.runs.len() + more) as u32;
+    }
+
     /// Runs one repetition, preceded by the warm-up if it is the first: increases the iterations until they
     /// take long enough. Later repetitions run as many as the first one.
     pub(crate) fn repetition(&mut self, runner: &Runner, notes: &mut dyn Write) -> Result<(Run, Result<()>)> {
@@ -102,10 +111,10 @@ impl<'b, 'a> Job<'b, 'a> {
             // The warm-up's iteration count was measured cold; start over.
             self.iterations = given;
             self.limited.clear();
-            self.add_warmup(&warmed);
-            if warmed.ended.is_err() {
+            if warmed.ended.is_err() || warmed.is_interrupted {
                 return Ok(self.finish(warmed, runner));
             }
+            self.add_warmup(&warmed);
         }
         let measured = if first && !self.fixed_iterations {
             self.run_until(self.min_time_s, runner, notes)?
@@ -167,6 +176,7 @@ impl<'b, 'a> Job<'b, 'a> {
     /// enough, so that a benchmark that sleeps terminates; manual time is trusted, within its limit.
     fn is_enough(&self, measured: &Measurement, min_time_s: f64) -> bool {
         measured.error.is_some()
+            || measured.is_interrupted
             || measured.iterations >= MAX_ITERATIONS
             || measured.measured_s >= min_time_s
             || (measured.real_s >= 5.0 * min_time_s && self.benchmark.measure != Measure::ManualTime)
@@ -179,8 +189,10 @@ impl<'b, 'a> Job<'b, 'a> {
         if log {
             write_to(notes, format_args!("-- LOG(2): Running {} for {}\n", self.name, self.iterations))?;
         }
-        let mut state =
-            State::new(self.iterations, &*runner.clock, self.benchmark.process_time, self.benchmark.measure);
+        let Benchmark { process_time, measure, .. } = *self.benchmark;
+        let min_time_ns = (self.runs.is_empty() && !self.fixed_iterations).then_some(self.min_time_s * 1e9);
+        let pulse = (&runner.options.pulse, min_time_ns);
+        let mut state = State::new(self.iterations, &*runner.clock, process_time, measure, pulse);
         let before = runner.clock.machine();
         let ended = (self.benchmark.body)(&mut state);
         state.timer.stop();
@@ -214,11 +226,17 @@ impl<'b, 'a> Job<'b, 'a> {
             error: state.error,
             samples: state.samples,
             interference,
+            is_interrupted: state.is_interrupted,
             ended,
         })
     }
 
     fn finish(&mut self, measured: Measurement, runner: &Runner) -> (Run, Result<()>) {
+        let end = Measuring { sample_count: measured.iterations, done: 1.0 };
+        self.is_interrupted = runner.options.pulse.beat(end).is_break() || measured.is_interrupted;
+        if self.is_interrupted {
+            self.stop(1);
+        }
         let mut run = Run {
             run_name: self.name.clone(),
             family_index: self.index,

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, io::IsTerminal, str::FromStr};
 
 use rehal_base::{Error, Result};
 
-use crate::Filter;
+use crate::{Filter, Pulse};
 
 /// Limit on the iterations of one run, the same as in Google Benchmark 1.9.5.
 pub const MAX_ITERATIONS: u64 = 1_000_000_000_000;
@@ -51,6 +51,9 @@ pub struct Options {
     pub summary: bool,
     /// `--v`: 2 logs each run on standard error, 3 each prediction too.
     pub verbosity: i32,
+    /// Called after a sample, and after each repetition, of which it tells how far it is. If it ends the
+    /// measurement, reports have what was measured until then.
+    pub pulse: Pulse,
 }
 
 impl Default for Options {
@@ -76,6 +79,7 @@ impl Default for Options {
             time_unit: None,
             summary: false,
             verbosity: 0,
+            pulse: Pulse::default(),
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct Outcome {
     pub real_times_s: Vec<Vec<f64>>,
     /// The names of those that have samples, and what these say, of all repetitions.
     pub samples: Vec<(String, SampleStatistics)>,
+    /// Whether the pulse of the options ended the measurement.
+    pub is_interrupted: bool,
 }
 
 impl Runner {
@@ -85,7 +87,8 @@ impl Runner {
         let samples =
             |job: &Job<'_, '_>| Some((job.name.clone(), Summary::from_samples(&job.samples)?.statistics()));
         let samples = jobs.iter().filter_map(samples).collect();
-        Ok(Outcome { matched: jobs.len(), failed, real_times_s, samples })
+        let is_interrupted = jobs.iter().any(|job| job.is_interrupted);
+        Ok(Outcome { matched: jobs.len(), failed, real_times_s, samples, is_interrupted })
     }
 
     fn begin(&self, jobs: &[Job<'_, '_>], reporters: &mut Reporters<'_>) -> Result<()> {
@@ -119,6 +122,10 @@ impl Runner {
             }
             job.failed += usize::from(run.error.is_some());
             job.runs.push(run);
+            if job.is_interrupted {
+                jobs.iter_mut().for_each(|job| job.stop(0));
+            }
+            let job = &mut jobs[index];
             report(job, reporters, ended.is_err())?;
             ended.map_err(|error| error.context(format!("benchmark {}", job.name)))?;
         }

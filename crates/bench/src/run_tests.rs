@@ -1,13 +1,18 @@
 //! The runner with a clock that only benchmarks advance.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{
+    cell::RefCell,
+    ops::ControlFlow,
+    rc::Rc,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use rehal_base::TextWriter;
 
 use super::*;
 use crate::{
-    ConsoleReporter, Counter, CsvReporter, Filter, JsonReporter, MinTime, Run, RunKind, State, TimeUnit,
-    clock::fake::FakeClock, report::samples::Shared,
+    ConsoleReporter, Counter, CsvReporter, Filter, JsonReporter, MinTime, Pulse, Run, RunKind, State,
+    TimeUnit, clock::fake::FakeClock, report::samples::Shared,
 };
 
 const MS: u64 = 1_000_000;
@@ -177,6 +182,32 @@ fn warms_up_once_and_starts_over() {
     // With given iterations the warm-up starts with them; they may be enough immediately.
     lab.run(Options { min_warmup_time_s: 0.05, ..times(5) }, &mut [lab.benchmark("BM").use_real_time()]);
     assert_eq!(lab.calls(), [5, 50, 5]);
+}
+
+#[test]
+fn a_pulse_ends_with_a_report_of_what_was_measured() {
+    let lab = Lab::default();
+    // A repetition of 50 iterations beats after each.
+    for (beats, iterations) in [(3, &[4][..]), (50, &[50, 1]), (60, &[50, 11])] {
+        let count = AtomicU64::new(0);
+        let pulse = Pulse::new(move |_| match count.fetch_add(1, Ordering::Relaxed) < beats {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        });
+        let options = Options { repetitions: 3, pulse, ..times(50) };
+        let mut watch = Watch::default();
+        let mut benchmarks = [lab.benchmark("A").use_real_time(), lab.benchmark("B").use_real_time()];
+        let outcome = lab.runner(options).run(&mut benchmarks, &mut watch.reporters()).unwrap();
+        assert!(outcome.is_interrupted && outcome.real_times_s[1].is_empty());
+        let runs = watch.file.take();
+        let is_single = |run: &&Run| matches!(run.kind, RunKind::Iteration { .. });
+        let measured: Vec<_> = runs.iter().filter(is_single).map(|run| run.iterations).collect();
+        assert_eq!(measured, iterations);
+        assert!(runs.iter().all(|run| run.error.is_none() && run.run_name.starts_with("A/")));
+        lab.calls();
+    }
+    let whole = Options { pulse: Pulse::new(|_| ControlFlow::Continue(())), ..times(50) };
+    assert_eq!(lab.run(whole, &mut [lab.benchmark("A")])[0].iterations, 50);
 }
 
 #[test]

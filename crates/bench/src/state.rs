@@ -1,5 +1,5 @@
 use crate::{
-    Counter, Counters, Measure,
+    Counter, Counters, Measure, Measuring, Pulse,
     clock::{Clock, Timer},
     samples::{MAX_SAMPLES_PER_RUN, Sample},
 };
@@ -22,6 +22,11 @@ pub struct State<'a> {
     sampled: Sample,
     pub(crate) counters: Counters,
     pub(crate) error: Option<String>,
+    pulse: &'a Pulse,
+    /// The time that is measured, if that and not the iterations is given.
+    min_time_ns: Option<f64>,
+    /// Whether the pulse ended the measurement.
+    pub(crate) is_interrupted: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,6 +42,7 @@ impl<'a> State<'a> {
         clock: &'a dyn Clock,
         process_time: bool,
         measure: Measure,
+        (pulse, min_time_ns): (&'a Pulse, Option<f64>),
     ) -> Self {
         Self {
             remaining: 0,
@@ -50,6 +56,9 @@ impl<'a> State<'a> {
             timer: Timer::new(clock, process_time),
             counters: Counters::new(),
             error: None,
+            pulse,
+            min_time_ns,
+            is_interrupted: false,
         }
     }
 
@@ -92,18 +101,41 @@ impl<'a> State<'a> {
             }
             Phase::Running if self.later > 0 => {
                 self.end_sample();
-                self.next_sample();
-                true
+                if self.continues() {
+                    self.next_sample();
+                    return true;
+                }
+                self.max_iterations -= self.later;
+                self.later = 0;
+                self.finish()
             }
             _ => {
-                self.timer.stop();
                 if self.phase == Phase::Running && self.error.is_none() {
+                    self.timer.stop();
                     self.end_sample();
                 }
-                self.phase = Phase::Finished;
-                false
+                self.finish()
             }
         }
+    }
+
+    fn finish(&mut self) -> bool {
+        self.timer.stop();
+        self.phase = Phase::Finished;
+        false
+    }
+
+    /// Asks the pulse.
+    fn continues(&mut self) -> bool {
+        let Sample { iterations, time_ns } = self.sampled;
+        let done = match self.min_time_ns {
+            Some(least) => time_ns as f64 / least,
+            None => iterations as f64 / self.max_iterations as f64,
+        };
+        // The end of a run is not that of the repetition.
+        let measuring = Measuring { sample_count: iterations, done: done.min(0.999) };
+        self.is_interrupted = self.pulse.beat(measuring).is_break();
+        !self.is_interrupted
     }
 
     /// Begins the first iteration of the next sample; at least one is left.
@@ -180,15 +212,40 @@ impl<'a> State<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
     use std::rc::Rc;
 
     use super::*;
     use crate::clock::fake::FakeClock;
 
+    fn new(iterations: u64, clock: &Rc<FakeClock>) -> State<'_> {
+        let pulse = Box::leak(Box::new(Pulse::default()));
+        State::new(iterations, clock, false, Measure::RealTime, (pulse, None))
+    }
+
+    #[test]
+    fn a_pulse_ends_the_loop_after_a_sample() {
+        let clock = Rc::new(FakeClock::default());
+        let pulse = Pulse::new(|it| {
+            assert_eq!(it.done, it.sample_count as f64 / 300.0);
+            if it.sample_count < 6 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        // Samples of three iterations.
+        let mut state = State::new(300, &clock, false, Measure::RealTime, (&pulse, None));
+        let mut count = 0;
+        while state.keep_running() {
+            count += 1;
+            clock.advance_ns(10);
+        }
+        assert_eq!((count, state.iterations(), state.max_iterations()), (6, 6, 6));
+        assert_eq!((state.samples.len(), state.timer.real_ns), (2, 60));
+        assert!(state.ran_to_end() && state.is_interrupted && !state.keep_running());
+    }
+
     #[test]
     fn runs_the_requested_iterations_and_times_only_the_loop() {
         let clock = Rc::new(FakeClock::default());
-        let mut state = State::new(3, &clock, false, Measure::RealTime);
+        let mut state = new(3, &clock);
         clock.advance_ns(1000);
         let mut count = 0;
         while state.keep_running() {
@@ -211,7 +268,7 @@ mod tests {
     fn batches_count_in_full() {
         for (asked, batch, calls, iterations) in [(7, 5, 2, 10), (20, 4, 5, 20), (1, 6, 1, 6), (3, 0, 3, 3)] {
             let clock = Rc::new(FakeClock::default());
-            let mut state = State::new(asked, &clock, false, Measure::RealTime);
+            let mut state = new(asked, &clock);
             let mut count = 0;
             while state.keep_running_batch(batch) {
                 count += 1;
@@ -226,7 +283,7 @@ mod tests {
     #[test]
     fn skipping_ends_the_loop() {
         let clock = Rc::new(FakeClock::default());
-        let mut state = State::new(5, &clock, false, Measure::RealTime);
+        let mut state = new(5, &clock);
         while state.keep_running() {
             clock.advance_ns(10);
             state.skip_with_error("broken");
@@ -242,7 +299,7 @@ mod tests {
     #[test]
     fn skipping_before_the_loop_runs_nothing() {
         let clock = Rc::new(FakeClock::default());
-        let mut state = State::new(5, &clock, false, Measure::RealTime);
+        let mut state = new(5, &clock);
         state.skip_with_error("not here");
         assert!(!state.keep_running());
         assert!(state.ran_to_end());
@@ -251,7 +308,7 @@ mod tests {
     #[test]
     fn leaving_the_loop_early_is_detected() {
         let clock = Rc::new(FakeClock::default());
-        let mut state = State::new(5, &clock, false, Measure::RealTime);
+        let mut state = new(5, &clock);
         assert!(!state.ran_to_end());
         assert!(state.keep_running());
         assert!(!state.ran_to_end());

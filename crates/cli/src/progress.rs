@@ -60,6 +60,10 @@ impl Progress {
     /// Reports how far a measurement is.
     fn measured(&mut self, it: Measuring) {
         const STEPS: f64 = 1000.0;
+        // A report follows.
+        if it.done >= 1.0 {
+            return self.clear();
+        }
         self.show(|what, elapsed| {
             let mut line = line(what, (it.done * STEPS) as u64, STEPS as u64, elapsed);
             line.push_str(&rate(it.sample_count, elapsed));

@@ -5,19 +5,20 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
 use rehal_base::{Context, Result};
 use rehal_bench::{
-    Benchmark, Color, Filter, Format, MinTime, Options, Outcome, Reporters, Runner, TimeUnit, parse_context,
-    parse_min_warmup_time,
+    Benchmark, Color, Filter, Format, MinTime, Options, Outcome, Pulse, Reporters, Runner, TimeUnit,
+    parse_context, parse_min_warmup_time,
 };
 
 use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, Words, streamed, text};
 use crate::output::{self, ReaderLeft};
 use crate::output_file::OutputFile;
 use crate::report::{Origin, Subject};
+use crate::{interrupts, progress};
 
 const LIST_TESTS: Flag<bool> =
     switch("benchmark_list_tests", "Prints the names of the benchmarks instead of running them.");
@@ -231,6 +232,7 @@ pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
         summary: flags.get(&SUMMARY),
         verbosity: flags.get(&VERBOSITY),
         context: context(flags).context(|| "--benchmark_context".into())?,
+        pulse: Pulse::default(),
     })
 }
 
@@ -247,8 +249,12 @@ pub(crate) fn describe(options: &mut Options, origin: &Origin, subject: Subject<
 }
 
 /// Runs benchmarks and reports them. A closed pipe ends the run without an error.
-pub(crate) fn run(options: Options, benchmarks: &mut [Benchmark<'_>]) -> Result<Outcome> {
+pub(crate) fn run(mut options: Options, benchmarks: &mut [Benchmark<'_>]) -> Result<Outcome> {
     rehal_base::keep_freed_memory();
+    // Without a terminal, a signal ends a benchmark, as with the reference.
+    if io::stderr().is_terminal() {
+        options.pulse = progress::pulse("measuring", interrupts::flag()?);
+    }
     let reader_left = ReaderLeft::default();
     let out = options.out.clone().map(|path| OutputFile::new(OUT.name(), path)?.begin()).transpose()?;
     let file = match &out {
@@ -261,6 +267,9 @@ pub(crate) fn run(options: Options, benchmarks: &mut [Benchmark<'_>]) -> Result<
         outcome => outcome,
     };
     drop(reporters);
+    if outcome.as_ref().is_ok_and(|outcome| outcome.is_interrupted) {
+        output::note("note: interrupted: the report is of what was measured until then");
+    }
     match (outcome, out) {
         (outcome, None) => outcome,
         (Err(error), Some(out)) if out.is_lost() => out.finish(Err(error)).map(|()| Outcome::default()),

@@ -279,24 +279,44 @@ fn until_shown(terminal: &mut File, text: &str) {
     }
 }
 
+/// What a tool prints that shows a rate on a terminal, and is interrupted then: it says so with `note`.
+fn interrupted(words: &[&str], note: &str) -> Value {
+    let (terminal, side) = open_terminal();
+    let mut tool = command("rehal");
+    let child = tool.args(words).stdout(Stdio::piped()).stderr(side).spawn().unwrap();
+    drop(tool);
+    let mut terminal = File::from(terminal);
+    until_shown(&mut terminal, "/s\u{1b}[K");
+    send(2, &child);
+    until_shown(&mut terminal, note);
+    let ended = ran(child.wait_with_output().unwrap());
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
 #[test]
 fn interrupted_times_of_kernels_are_printed() {
     let add = capture("add4.add.local-sync");
-    let (terminal, side) = open_terminal();
-    let mut tool = command("rehal");
-    tool.args(["kernels", "--device=local-sync", "--format=json", "--repetitions=1000000000", &add]);
-    let child = tool.stdout(Stdio::piped()).stderr(side).spawn().unwrap();
-    drop(tool);
-    let mut terminal = File::from(terminal);
-    // A rate, once the first replays are timed.
-    until_shown(&mut terminal, "/s\u{1b}[K");
-    send(2, &child);
-    until_shown(&mut terminal, "note: interrupted after ");
-    let ended = ran(child.wait_with_output().unwrap());
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let words = ["kernels", "--device=local-sync", "--format=json", "--repetitions=1000000000", &add];
+    let report = interrupted(&words, "note: interrupted after ");
     let kernel = &report["kernels"][0];
     assert!(kernel["function"] == ADD && kernel["time_ns"].is_u64() && kernel["bytes_read"].is_null());
+}
+
+#[test]
+fn interrupted_benchmarks_are_printed() {
+    let flags = ["--device=local-sync", "--benchmark_format=json", "--benchmark_min_time=100000s"];
+    let add = capture("add4.add.local-sync");
+    let module = format!("--module={}", fixture("modules/add4.vmfb"));
+    let call = [&*module, "--function=add", "--input=4xf32=1", "--input=4xf32=2"];
+    for words in [
+        &[&["benchmark"], &flags[..], &[&add]].concat(),
+        &[&["benchmark-module"], &flags[..], &call].concat(),
+    ] {
+        let report = interrupted(words, "note: interrupted: the report is of what was measured");
+        let benchmark = &report["benchmarks"][0];
+        assert!(benchmark["real_time"].as_f64().unwrap() > 0.0 && benchmark["iterations"].as_u64() > Some(0));
+    }
 }
 
 #[test]
