@@ -2,10 +2,12 @@
 //! on a terminal.
 //!
 //! In a pipe, cells are printed whole, up to 1000 characters. On a terminal, names leave out the prefix that
-//! all of them share. Cells that do not fit its width are shortened, or left out and named above the table. A
-//! `*` replaces what is left out of a name, so that the name is still a pattern that `--function` takes.
-//! Names and patterns that a shell would change are quoted.
+//! most of them share. Cells that do not fit its width are shortened, or left out and named above the table.
+//! A `*` replaces what is left out of a name, so that the name is still a pattern that `--function` takes; if
+//! the width allows it, one that no other name of the table matches. Names and patterns that a shell would
+//! change are quoted.
 
+use std::collections::{BTreeSet, HashMap};
 use std::io::{IsTerminal, stdout};
 
 use rehal_base::{Align, padded};
@@ -186,15 +188,16 @@ impl Table {
         widths.max().unwrap_or(0)
     }
 
-    /// Replaces the prefix that all names of a column share.
+    /// Replaces the prefix that most names of a column share.
     fn strip_prefixes(&mut self, notes: &mut String) {
         for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.fit == Fit::Name) {
-            let names = self.rows.iter().filter_map(|row| Some(row.get(index)?.as_str()));
+            let names = self.rows.iter().filter_map(|row| Some(row.get(index)?.as_str())).collect();
             let Some(prefix) = shared_prefix(names).map(str::to_owned) else { continue };
-            notes.push_str(&format!("{}{}s begin with {prefix}, here *\n", self.indent, column.noun));
-            for cell in self.rows.iter_mut().filter_map(|row| row.get_mut(index)) {
-                cell.replace_range(..prefix.len(), "*");
-            }
+            let cells = self.rows.iter_mut().filter_map(|row| row.get_mut(index));
+            let (with, others): (Vec<_>, Vec<_>) = cells.partition(|cell| cell.starts_with(&prefix));
+            let most = if others.is_empty() { "" } else { "most " };
+            notes.push_str(&format!("{}{most}{}s begin with {prefix}, here *\n", self.indent, column.noun));
+            with.into_iter().for_each(|cell| cell.replace_range(..prefix.len(), "*"));
         }
     }
 
@@ -237,12 +240,11 @@ impl Table {
             let nouns: Vec<_> = left_out.iter().map(|index| self.columns[*index].noun).collect();
             notes.push_str(&format!("{}too narrow for: {}\n", self.indent, nouns.join(", ")));
         }
-        for row in &mut self.rows {
-            for ((cell, column), width) in row.iter_mut().zip(&self.columns).zip(&widths) {
-                *cell = match column.fit {
-                    Fit::Name => shortened_name(cell, *width),
-                    _ => shortened(cell, *width, '…'),
-                };
+        for (index, column) in self.columns.iter().enumerate() {
+            let cells = self.rows.iter_mut().filter_map(|row| row.get_mut(index));
+            match column.fit {
+                Fit::Name => shorten_names(cells.collect(), widths[index]),
+                _ => cells.for_each(|cell| *cell = shortened(cell, widths[index], '…')),
             }
         }
         widths
@@ -278,18 +280,30 @@ pub(crate) fn table<R: AsRef<[String]>>(indent: &'static str, aligns: &[Align], 
     table.text(Layout::PIPE)
 }
 
-/// The prefix of all names, up to the end of a word, if that leaves something of each and is not short.
-fn shared_prefix<'n>(mut names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let mut prefix = names.next()?;
-    let (mut shortest, mut count) = (prefix.len(), 1);
-    for name in names {
-        let same = prefix.char_indices().zip(name.chars()).take_while(|((_, one), other)| one == other);
-        prefix = &prefix[..same.map(|((at, it), _)| at + it.len_utf8()).last().unwrap_or(0)];
-        (shortest, count) = (shortest.min(name.len()), count + 1);
+/// The prefix of more than half of the names, up to the begin of a word, that saves most if it is left out.
+/// It is not short, and the separator after it stays: a pattern `*_1_abs` does not match `x_11_abs`.
+fn shared_prefix(names: Vec<&str>) -> Option<&str> {
+    let word =
+        |text: &str| text.char_indices().skip(1).find(|(_, it)| !it.is_alphanumeric()).map(|(at, _)| at);
+    let count = names.len();
+    let (mut group, mut end) = (names, 0);
+    let mut best = (0, None);
+    loop {
+        let mut by_word: HashMap<&str, Vec<&str>> = HashMap::new();
+        for name in group {
+            if let Some(length) = word(&name[end..]) {
+                by_word.entry(&name[end..end + length]).or_default().push(name);
+            }
+        }
+        // At most one word is the next of more than half of the names.
+        let most = by_word.into_iter().find(|(_, sharing)| 2 * sharing.len() > count.max(2));
+        let Some((word, sharing)) = most else { return best.1 };
+        (group, end) = (sharing, end + word.len());
+        let saved = end * group.len();
+        if end >= MIN_PREFIX && saved > best.0 {
+            best = (saved, Some(&group[0][..end]));
+        }
     }
-    let words = prefix.char_indices().filter(|(_, it)| !it.is_alphanumeric());
-    let end = words.map(|(at, it)| at + it.len_utf8()).take_while(|end| *end < shortest).last()?;
-    (count > 1 && end >= MIN_PREFIX).then(|| &prefix[..end])
 }
 
 /// A cell without its middle, if it is long.
@@ -308,26 +322,48 @@ fn elided(cell: &str) -> Option<String> {
 
 /// A cell of at most `width` characters, with `mark` in the place of its middle.
 fn shortened(cell: &str, width: usize, mark: char) -> String {
+    shortened_after(cell, width.saturating_sub(1) / 2, width, mark)
+}
+
+/// The same, with so many characters before the mark.
+fn shortened_after(cell: &str, start: usize, width: usize, mark: char) -> String {
     let count = cell.chars().count();
     if count <= width || width == 0 {
         return cell.to_owned();
     }
-    let start = (width - 1) / 2;
     let [start, end] = ends(cell, count, start, width - 1 - start);
     format!("{start}{mark}{end}")
 }
 
-/// A name, which may be quoted, as a pattern of at most `width` characters.
-fn shortened_name(cell: &str, width: usize) -> String {
+/// Names, which may be quoted, as patterns of at most `width` characters. Each keeps as much of its start as
+/// no other name has, if that fits.
+fn shorten_names(cells: Vec<&mut String>, width: usize) {
+    let all: BTreeSet<_> = cells.iter().map(|cell| unquoted(cell)).collect();
+    let shared = |one: &str, other: Option<&String>| {
+        other.map_or(0, |it| one.chars().zip(it.chars()).take_while(|(one, other)| one == other).count())
+    };
+    for cell in cells {
+        let name = unquoted(cell);
+        let before = all.range::<String, _>(..&name).next_back();
+        let after = all.range::<String, _>(&name..).nth(1);
+        *cell = shortened_name(cell, width, shared(&name, before).max(shared(&name, after)) + 1);
+    }
+}
+
+/// A name, which may be quoted, as a pattern of at most `width` characters that begins with `unique` of it,
+/// if that fits.
+fn shortened_name(cell: &str, width: usize, unique: usize) -> String {
     if cell.chars().count() <= width || width < MIN_CELL {
         return shortened(cell, width, '*');
     }
     let name = unquoted(cell);
+    let pattern = |width: usize| {
+        let middle = (width - 1) / 2;
+        shortened_after(&name, if unique < width { unique.max(middle) } else { middle }, width, '*')
+    };
     // A quote within takes more characters, of which some are left out, too.
     (0..width - 2)
-        .find_map(|less| {
-            Some(quoted(&shortened(&name, width - 2 - less, '*'))).filter(|it| it.chars().count() <= width)
-        })
+        .find_map(|less| Some(quoted(&pattern(width - 2 - less))).filter(|it| it.chars().count() <= width))
         .unwrap_or_default()
 }
 
@@ -417,8 +453,10 @@ mod tests {
     fn terminals_get_patterns_without_the_shared_prefix() {
         let text = functions(&NAMES, terminal(usize::MAX));
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines[0], "functions begin with main_graph$async_dispatch_, here *");
-        assert!(lines[2].ends_with("  '*1_matmul_16x16x8_f32'") && lines[3].ends_with("  '*12_softmax_f32'"));
+        assert_eq!(lines[0], "functions begin with main_graph$async_dispatch, here *");
+        assert!(
+            lines[2].ends_with("  '*_1_matmul_16x16x8_f32'") && lines[3].ends_with("  '*_12_softmax_f32'")
+        );
         for (line, name) in lines[2..].iter().zip(NAMES) {
             let pattern = unquoted(line.split(' ').next_back().unwrap());
             assert!(rehal_base::glob::matches(&pattern, name), "{pattern}");
@@ -440,8 +478,8 @@ mod tests {
         assert!(narrow.contains("\ntoo narrow for: constants, record\n"), "{narrow}");
         let narrower = functions(&NAMES, terminal(30));
         assert!(narrower.contains("\ntoo narrow for: constants,\n  record\n"), "{narrower}");
-        let wider = functions(&NAMES, terminal(52));
-        assert!(wider.contains("  1 2 …6 7 8      #0  '*1_matmul"), "{wider}");
+        let wider = functions(&NAMES, terminal(53));
+        assert!(wider.contains("  1 2 …6 7 8      #0  '*_1_matmul"), "{wider}");
     }
 
     #[test]
@@ -472,21 +510,48 @@ mod tests {
         assert_eq!([quoted("*"), quoted("=a")], ["'*'", "'=a'"]);
         assert_eq!(quoted("--binding=64xi8=@bindings/0a.bin"), "--binding=64xi8=@bindings/0a.bin");
         for width in 8..40 {
-            let short = shortened_name(&quoted("it's a 'rather' long name, isn't it"), width);
+            let short = shortened_name(&quoted("it's a 'rather' long name, isn't it"), width, 1);
             assert!(short.chars().count() <= width && short.starts_with('\''), "{width}: {short}");
         }
     }
 
     #[test]
-    fn prefixes_end_with_a_word() {
-        let of = |names: &[&'static str]| shared_prefix(names.iter().copied());
-        assert_eq!(of(&["long_prefix_abc", "long_prefix_abd"]), Some("long_prefix_"));
-        assert_eq!(of(&["long_prefix_abc", "long_prefix_abc"]), Some("long_prefix_"));
-        assert_eq!(of(&["quite_long_prefix_", "quite_long_prefix_"]), Some("quite_long_"));
-        assert_eq!(of(&["quite_long_prefix_a", "quite_long_prefix_"]), Some("quite_long_"));
+    fn prefixes_end_before_a_word() {
+        let of = |names: &[&'static str]| shared_prefix(names.to_vec());
+        assert_eq!(of(&["long_prefix_abc", "long_prefix_abd"]), Some("long_prefix"));
+        assert_eq!(of(&["long_prefix_abc", "long_prefix_abc"]), Some("long_prefix"));
+        assert_eq!(of(&["long_prefix_", "long_prefix"]), None);
+        assert_eq!(of(&["quite_long_prefix_a", "quite_long_prefix"]), Some("quite_long"));
         assert_eq!(of(&["long_prefix_abc"]), None);
         assert_eq!(of(&["ab_c", "ab_d"]), None);
-        assert_eq!(of(&["größengrößen_é", "größengrößen_ß"]), Some("größengrößen_"));
+        assert_eq!(of(&["größengrößen_é", "größengrößen_ß"]), Some("größengrößen"));
         assert_eq!(of(&[]), None);
+        // More than half of the names have it, and it is worth more than the one of all.
+        assert_eq!(of(&["long_prefix_a", "long_prefix_b", "other"]), Some("long_prefix"));
+        assert_eq!(of(&["long_prefix_a", "long_prefix_b", "other_1", "other_2"]), None);
+        let one_differs = ["main_graph_dispatch_1_x", "main_graph_dispatch_2_x", "main_graph_init_x"];
+        assert_eq!(of(&one_differs), Some("main_graph_dispatch"));
+    }
+
+    #[test]
+    fn shortened_names_match_no_other_if_that_fits() {
+        let names = [
+            "_initializer_0_dispatch_0_elementwise_640_i64",
+            "main_graph$async_dispatch_1_matmul_1x128x128_f32",
+            "main_graph$async_dispatch_9_matmul_1x128x128_f32",
+            "main_graph$async_dispatch_11_matmul_1x128x128_f32",
+            "main_graph$async_dispatch_13_matmul_1x128x128_f32",
+        ];
+        let text = functions(&names, terminal(34));
+        assert!(
+            text.starts_with("most functions begin with\n  main_graph$async_dispatch, here\n  *\n"),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 34), "{text}");
+        for (line, name) in text.lines().skip(text.lines().count() - names.len()).zip(names) {
+            let pattern = unquoted(line.split(' ').next_back().unwrap());
+            let matched: Vec<_> = names.iter().filter(|it| rehal_base::glob::matches(&pattern, it)).collect();
+            assert_eq!(matched, [&name], "{text}");
+        }
     }
 }

@@ -166,9 +166,14 @@ fn shapes_are_read_from_names() {
     let shapes = browser.value(
         "['mlp_dispatch_0_matmul_8x48x32_f32', 'x_dispatch_3_softmax_8x10xf32_dispatch_tensor_store', \
          'add_dispatch_0_elementwise_4_f32', 'a_dispatch_12_reduction_Dx10_f32', 'abs_dispatch_0_elementwise', \
-         'matmul'].map(shapeOf).join('|')",
+         'matmul', '_initializer_0_dispatch_0_elementwise_640_i64'].map(shapeOf).join('|')",
     );
-    assert_eq!(shapes, "8×48×32|8×10|4|D×10||");
+    assert_eq!(shapes, "8×48×32|8×10|4|D×10|||640");
+    let prefixes = browser.value(
+        "[['_initializer_0_x', 'main$async_dispatch_1_x', 'main$async_dispatch_12_x', 'main$async_dispatch_2_x'], \
+         ['mlp_dispatch_0_x', 'mlp_dispatch_1_x'], ['a_x', 'b_x'], ['a_x', 'a_x'], ['a_', 'a_x'], []].map(sharedPrefix).join('|')",
+    );
+    assert_eq!(prefixes, "main$async_dispatch_|mlp_dispatch_||||");
 }
 
 #[test]

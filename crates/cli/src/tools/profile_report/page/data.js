@@ -39,23 +39,30 @@ for (const track of tracks) {
   track.label = [track.kind, track.group].filter(Boolean).join(", ");
 }
 
-/// What all functions begin with, up to a separator: often the name of the program, which narrow events have no room for.
-const prefix = (() => {
-  const all = activity.functions.map((it) => names[it.name]);
-  if (all.length < 2) return "";
-  let common = all.reduce((found, name) => {
-    let at = 0;
-    while (at < found.length && found[at] === name[at]) at++;
-    return found.slice(0, at);
-  });
-  common = common.slice(0, common.search(/[^_$@.:/]*$/));
-  return all.every((name) => name.length > common.length) ? common : "";
-})();
+/// What more than half of some names begin with, up to a separator. It is the beginning that saves most if it is left out.
+function sharedPrefix(all) {
+  let group = [...new Set(all)];
+  const least = Math.max(group.length / 2, 1);
+  let [best, saved, end] = ["", 0, 0];
+  while (group.length > least) {
+    const byWord = new Map();
+    for (const name of group) {
+      const [word] = name.slice(end).match(/^[^_$@.:/]*[_$@.:/](?=.)/s) ?? [];
+      if (word) byWord.set(word, byWord.get(word) ?? []).get(word).push(name);
+    }
+    const [word, sharing] = [...byWord].reduce((one, other) => (other[1].length > one[1].length ? other : one), ["", []]);
+    [group, end] = [sharing, end + word.length];
+    if (group.length > least && end * group.length > saved) [best, saved] = [group[0].slice(0, end), end * group.length];
+  }
+  return best;
+}
+/// Often the name of the program, which narrow events have no room for.
+const prefix = sharedPrefix(activity.functions.map((it) => names[it.name]));
 const shortNames = names.map((name) => (prefix && name.startsWith(prefix) ? name.slice(prefix.length) : name));
 
 /// The shape in the name of a function, such as 8×48×32 of `matmul_8x48x32_f32`, or `null`. D is a size that is not known.
 function shapeOf(name) {
-  const found = name.replace(/dispatch_\d+/g, "").match(/_((?:\d+|D)(?:x(?:\d+|D))*)(?=x[a-z]|_|$)/);
+  const found = name.replace(/(?:dispatch|initializer)_\d+/g, "").match(/_((?:\d+|D)(?:x(?:\d+|D))*)(?=x[a-z]|_|$)/);
   return found ? found[1].replaceAll("x", "×") : null;
 }
 

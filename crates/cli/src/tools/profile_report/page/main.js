@@ -129,7 +129,8 @@ function functionTable() {
   warnOfMeans(rows.filter((row) => row.timed > 0));
   if (isTimed) warnOfSingles(rows.filter((row) => row.timed > 0));
   if (prefix && rows.length > 0) {
-    byId("functions-table").before(element("p", `Names are without what all begin with: ${prefix}`, { class: "hint", id: "prefix" }));
+    const which = rows.every((row) => names[events.name[row.event]].startsWith(prefix)) ? "all" : "most";
+    byId("functions-table").before(element("p", `Names are without what ${which} begin with: ${prefix}`, { class: "hint", id: "prefix" }));
   }
   if (omitted > 0 && rows.length > 0) {
     const whole = `${OMITTED}: numbers and times are those of the events on this page, not of the whole run.`;
