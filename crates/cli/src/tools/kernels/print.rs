@@ -137,19 +137,19 @@ pub(super) fn timed_by<S: Serializer>(times: &Option<KernelTimes>, serializer: S
 const TIMES: [Column; 4] = [
     Column::right("share"),
     Column::right("time"),
-    Column::right("95 % interval").optional(8),
-    Column::right("each"),
+    Column::right("95 % interval").optional(2),
+    Column::right("each").optional(4),
 ];
 const COLUMNS: [Column; 10] = [
     Column::right("count"),
     Column::right("workgroups"),
-    Column::right("size").optional(5),
-    Column::right("bindings").shortened().optional(4),
+    Column::right("size").optional(6),
+    Column::right("bindings").shortened().optional(5),
     Column::right("read").optional(3),
-    Column::right("written").optional(2),
-    Column::right("constants").shortened().optional(7),
+    Column::right("written").optional(3),
+    Column::right("constants").shortened().optional(8),
     Column::right("record"),
-    Column::right("executable").optional(6),
+    Column::right("executable").optional(7),
     Column::names("function"),
 ];
 /// The column of the rate, with those of times.
