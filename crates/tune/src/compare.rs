@@ -65,7 +65,8 @@ pub struct CompareOptions {
     pub verify: VerifyOptions,
     /// Each is timed by itself.
     pub caches: Vec<CacheState>,
-    /// Sampling stops once half the interval is at most this fraction of the ratio.
+    /// Sampling stops once half the interval is at most this fraction of the ratio, or half of a difference
+    /// that it proves; a fourth of this fraction, unless it proves that the replacement is not slower.
     pub precision: f64,
     /// By which fraction of the captured time a replacement may be slower.
     pub margin: f64,

@@ -10,8 +10,7 @@ use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
-/// Runs of the model in the reference's column: as many as a comparison times dispatches at least, in 16
-/// batches of 10 pairs.
+/// Runs of the model in the reference's column.
 const RUNS: u32 = 320;
 
 /// The model that is run.

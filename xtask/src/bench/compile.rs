@@ -27,7 +27,7 @@ func.func @product(%a: tensor<384x384xf32>, %b: tensor<384x384xf32>) -> tensor<3
 }
 "#;
 
-/// Runs of the program in the reference's column, as many as a comparison times at least.
+/// Runs of the program in the reference's column.
 const RUNS: u32 = 320;
 
 /// What is measured.

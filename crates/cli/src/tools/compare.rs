@@ -120,8 +120,8 @@ pub(super) const PRECISION: Flag<f64> = Flag::parsed(
     "1%",
     "a percentage above 0, such as 1% or 0.5%",
     parse_precision,
-    "Sampling stops once half of the interval is at most this part of the ratio, or a fourth of this part while \
-     the verdict is 'cannot tell'.",
+    "Sampling stops once half of the interval is at most this part of the ratio, if the verdict is 'not slower', \
+     otherwise a fourth of this part, or half of the difference that it proves.",
 )
 .unquoted();
 

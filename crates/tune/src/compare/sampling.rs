@@ -54,8 +54,9 @@ pub struct Timing {
     pub cache: CacheState,
     /// The time of all dispatches of the function with the replacement, as a fraction of the captured.
     pub ratio: f64,
-    /// Its interval; `None` with too few batches. At 99 %: both states of the caches are looked at several
-    /// times, and at least 95 % of all comparisons must have only intervals that contain the ratio.
+    /// Its interval; `None` with too few batches. With 97.5 %, all intervals of a state of the caches contain
+    /// the ratio, however many times it is looked at; so at least 95 % of all comparisons have only intervals
+    /// that do.
     pub interval: Option<Interval>,
     /// By which fraction of the captured time a replacement may be slower.
     pub margin: f64,
@@ -128,15 +129,14 @@ fn verdict_of(interval: Option<Interval>, margin: f64) -> TimingVerdict {
     }
 }
 
-/// The probability of a ratio outside of an interval.
+/// The probability of a ratio outside of the interval of the first look. That of others is less by as much as
+/// there are more batches, so that all looks together are wrong with at most 2.5 %: 1 + 1/2 + 1/3 + 2/9 + ...
 const OUTSIDE: f64 = 0.01;
+/// Number of batches at the first look, the fewest that have an interval. The next look is at twice as many,
+/// and each after it at half as many more: looks must not depend on what was seen.
+const FIRST_LOOK: usize = 8;
 /// Number of dispatches that suffice to tell that one kernel takes many times as long.
 const MIN_FEW_SAMPLES: usize = 3;
-/// Single dispatches are kept until there are so many batches.
-const FEW_BATCHES: usize = 8;
-/// Sampling does not stop with fewer batches because their interval is narrow: a few may resemble each other
-/// by chance.
-const MIN_BATCHES: usize = 16;
 /// A ratio that is recognized by a few pairs, and beyond which more precision is usually of no use.
 pub(super) const FAR: f64 = 2.0;
 
@@ -148,6 +148,23 @@ pub(super) struct ShapeBatch {
     /// Dispatches with other states of the caches, such as the first. They only tell that one kernel takes
     /// many times as long.
     pub others: Vec<Pair>,
+}
+
+/// Whether the shortest times of both sides are those of the kernels, and not of what disturbs all of these
+/// pairs: two of each side agree.
+pub(super) fn is_settled(pairs: &[Pair], resolution_ns: f64, precision: f64) -> bool {
+    const FEWEST: usize = 5;
+    /// As a part of the precision.
+    const AGREEING: f64 = 1.0 / 4.0;
+    let clean = || pairs.iter().filter(|it| !it.is_preempted);
+    let agrees = |of: fn(&Pair) -> f64| {
+        let (shortest, next) = clean().map(of).fold((f64::INFINITY, f64::INFINITY), |(first, second), it| {
+            (first.min(it), second.min(it.max(first)))
+        });
+        let is_near = next - shortest <= AGREEING * precision * shortest;
+        is_near && !is_coarse(shortest, resolution_ns, precision)
+    };
+    clean().count() >= FEWEST && agrees(|it| it.captured_ns) && agrees(|it| it.replaced_ns)
 }
 
 /// Collects pairs in batches.
@@ -178,8 +195,10 @@ pub(super) struct Sampler<'s> {
     /// The probability of a ratio of a shape outside of its interval.
     shapes_outside: f64,
     interval: Option<Interval>,
-    /// Number of batches at which the interval is computed again.
+    /// Number of batches at which the interval is computed.
     next_look: usize,
+    /// Number of batches of the interval.
+    looked_at: usize,
 }
 
 /// Of one shape, by batch.
@@ -260,7 +279,8 @@ impl<'s> Sampler<'s> {
             samples,
             shapes_outside: OUTSIDE,
             interval: None,
-            next_look: MIN_BATCHES,
+            next_look: FIRST_LOOK,
+            looked_at: 0,
         }
     }
 
@@ -302,29 +322,36 @@ impl<'s> Sampler<'s> {
             totals.map(|[captured_ns, replaced_ns]: [f64; 2]| (replaced_ns / captured_ns).ln());
         self.batches.push(ratio);
         self.disturbed.push(disturbed);
-        let is_due = self.batches.len() >= self.next_look;
-        if is_due || is_late {
-            self.look();
+        let count = self.batches.len();
+        let is_due = count == self.next_look;
+        if !(is_due || is_late && count < FIRST_LOOK) {
+            return None;
         }
+        self.look();
         if is_due {
-            self.next_look = self.batches.len() + (self.batches.len() / 8).max(1);
-            if self.is_precise() {
-                return Some(Stopped::Precise);
-            }
+            self.next_look = (2 * FIRST_LOOK).max(count + count / 2);
         }
-        (is_late && self.interval.is_some_and(|it| it.low > self.far)).then_some(Stopped::FarSlower)
+        match self.interval {
+            Some(it) if is_late && it.low > self.far => Some(Stopped::FarSlower),
+            Some(it) if is_due && self.is_enough(it) => Some(Stopped::Precise),
+            _ => None,
+        }
     }
 
-    /// Whether the interval is narrow enough: if it proves nothing, four times as narrow.
-    fn is_precise(&self) -> bool {
-        let Some(Interval { low, high }) = self.interval else { return false };
-        let is_proved = verdict_of(self.interval, self.margin) != TimingVerdict::CannotTell;
-        (high - low) / (high + low) <= if is_proved { self.precision } else { self.precision / 4.0 }
+    /// Whether an interval is narrow enough, or tells half of a difference. If it does not prove that the
+    /// replacement is not slower, narrow is a fourth.
+    fn is_enough(&self, interval: Interval) -> bool {
+        let Interval { low, high } = interval;
+        let (half, difference) = ((high - low) / (high + low), (high + low - 2.0).abs() / (high + low));
+        half <= match verdict_of(Some(interval), self.margin) {
+            TimingVerdict::NotSlower => self.precision,
+            _ => (self.precision / 4.0).max(difference / 2.0),
+        }
     }
 
     /// Keeps the ratios of single dispatches, as long as there are few.
     fn add_few(&mut self, batch: &[ShapeBatch]) {
-        if self.batches.len() >= FEW_BATCHES {
+        if self.batches.len() >= FIRST_LOOK {
             return;
         }
         for of in [|it: &ShapeBatch| &it.others[..], |it: &ShapeBatch| &it.pairs[..]] as [fn(&_) -> &_; 2] {
@@ -342,10 +369,12 @@ impl<'s> Sampler<'s> {
         }
     }
 
+    /// Computes the interval, as of the next look.
     fn look(&mut self) {
+        let outside = OUTSIDE * FIRST_LOOK as f64 / self.next_look as f64;
         // By a coarse clock, a disturbed time cannot be told from one that takes a step more, so that the
         // interval covers both results: with such times and without.
-        let both = [&self.batches, &self.disturbed].map(|it| interval_of(it, OUTSIDE));
+        let both = [&self.batches, &self.disturbed].map(|it| interval_of(it, outside));
         let interval = match both {
             [Some(one), Some(other)] => {
                 Some(Interval { low: one.low.min(other.low), high: one.high.max(other.high) })
@@ -353,6 +382,7 @@ impl<'s> Sampler<'s> {
             _ => self.interval_of_few(),
         };
         self.interval = interval.map(|it| widened(it, ratio_of(&self.batches), self.steps()));
+        self.looked_at = self.batches.len();
     }
 
     /// What the clock leaves open.
@@ -380,7 +410,9 @@ impl<'s> Sampler<'s> {
 
     /// What the batches say, of which there is at least one.
     pub(super) fn finish(mut self, cache: CacheState, stopped: Stopped) -> Timing {
-        self.look();
+        if self.looked_at != self.batches.len() {
+            self.look();
+        }
         let (resolution_ns, outside) = (self.resolution_ns, self.shapes_outside);
         let of_shape = |(samples, shape): (&Samples, &ComparedShape)| {
             let mut steps = Steps::default();

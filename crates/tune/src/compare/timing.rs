@@ -13,7 +13,7 @@ use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::fresh::{FreshBindings, FreshSide, difference};
-use super::sampling::{LONGEST_STEP_NS, Pair, Sampler, ShapeBatch, Stopped};
+use super::sampling::{LONGEST_STEP_NS, Pair, Sampler, ShapeBatch, Stopped, is_settled};
 use super::slices::ShapeSlice;
 use super::spans::DispatchSpans;
 use super::{CacheState, CompareOptions, CompareSubject, Comparison};
@@ -22,7 +22,7 @@ use crate::element_types::known_element_type;
 use crate::tolerance::tolerance_of;
 
 /// Number of pairs of a batch in which no thread was preempted, so that neither side is disturbed in all of
-/// them: fewer of kernels for which that takes too long.
+/// them: fewer if the shortest times agree, and of kernels for which that takes too long.
 const MIN_PAIRS: usize = 20;
 /// Maximum number of such pairs of a batch.
 const MAX_PAIRS: usize = 100;
@@ -68,6 +68,7 @@ pub(super) fn time(
             placed_first: None,
             batch_time: share / WANTED_BATCHES,
             deadline: begun.checked_add(share),
+            precision: options.precision,
         };
         let limits = [options.precision, options.margin];
         let mut sampler = Sampler::new(&shapes, limits, bench.resolution_ns()).with_far(options.far);
@@ -141,6 +142,7 @@ struct Bench<'a> {
     /// The time that a batch should take.
     batch_time: Duration,
     deadline: Option<Instant>,
+    precision: f64,
 }
 
 impl Bench<'_> {
@@ -197,7 +199,8 @@ impl Bench<'_> {
         let (mut pairs, mut clean_count): (Vec<Pair>, _) = (Vec::with_capacity(MAX_PAIRS), 0);
         while clean_count < MAX_PAIRS && pairs.len() < MAX_TRIALS {
             let elapsed = begun.elapsed();
-            if !pairs.is_empty() && (elapsed >= longest || clean_count >= MIN_PAIRS && elapsed >= prepared) {
+            let is_enough = || clean_count >= MIN_PAIRS || self.is_settled(&pairs);
+            if !pairs.is_empty() && (elapsed >= longest || elapsed >= prepared && is_enough()) {
                 break;
             }
             if self.is_out_of_time() {
@@ -218,6 +221,11 @@ impl Bench<'_> {
         }
         let failed = self.check(&mut sides, fresh, pairs.len())?;
         Ok(failed.unwrap_or_else(|| Batch::Pairs(vec![ShapeBatch { pairs, others }])))
+    }
+
+    /// Whether more pairs of a batch are of no use.
+    fn is_settled(&self, pairs: &[Pair]) -> bool {
+        is_settled(pairs, self.resolution_ns(), self.precision)
     }
 
     /// Times both sides in random order, with inputs that they have not had before.
