@@ -1,10 +1,11 @@
 //! Temporary directories, and files of results that are not complete, which are removed when the process is
 //! ended.
 
-use std::fs::Permissions;
+use std::fs::{File, Permissions};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rehal_base::{Error, Result, StatusCode};
@@ -29,6 +30,8 @@ pub(super) fn full_directory(error: Error, directory: &Path) -> Error {
 pub struct TemporaryDirectory {
     directory: TempDir,
     removal: Option<Removal>,
+    /// Locked while it is in use.
+    _lock: Option<File>,
 }
 
 impl TemporaryDirectory {
@@ -41,13 +44,16 @@ impl TemporaryDirectory {
                 Error::io(format!("creating a temporary directory in '{}'", parent.display()), &error)
             })?;
             let removal = Some(Removal::directory(directory.path()));
-            Ok(Self { directory, removal })
+            Ok(Self { _lock: locked(directory.path()), directory, removal })
         })
     }
 
-    /// Creates one in the directory for temporary files; the error says how to choose another.
+    /// Creates one in the directory for temporary files; the error says how to choose another. Removes those
+    /// of processes that were killed.
     pub fn in_temp(prefix: &str) -> Result<Self> {
-        Self::create(&std::env::temp_dir(), prefix).map_err(|error| error.advise(TEMPORARY_ADVICE))
+        let parent = std::env::temp_dir();
+        remove_abandoned(&parent, prefix);
+        Self::create(&parent, prefix).map_err(|error| error.advise(TEMPORARY_ADVICE))
     }
 
     /// The outcome of work in one of [`TemporaryDirectory::in_temp`]: an error of writing a file in it says
@@ -77,6 +83,31 @@ impl Drop for TemporaryDirectory {
             let _ = std::fs::remove_dir_all(self.directory.path());
             self.removal = None;
         });
+    }
+}
+
+/// The lock of a directory, unless another process has it.
+fn locked(directory: &Path) -> Option<File> {
+    File::open(directory).ok().filter(|it| it.try_lock().is_ok())
+}
+
+/// Removes the directories with this prefix that no process has locked.
+fn remove_abandoned(parent: &Path, prefix: &str) {
+    /// One that is younger may not be locked yet.
+    const AGE: Duration = Duration::from_secs(60);
+    let user = rustix::process::geteuid().as_raw();
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        if !entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
+            continue;
+        }
+        let is_old = entry.metadata().is_ok_and(|it| {
+            let age = it.modified().ok().and_then(|time| time.elapsed().ok());
+            it.is_dir() && it.uid() == user && age.is_some_and(|age| age > AGE)
+        });
+        if is_old && locked(&entry.path()).is_some() {
+            // Another process may remove it too.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -137,6 +168,30 @@ mod tests {
         fs::write(path.join("a"), "x").unwrap();
         drop(directory);
         assert!(!path.exists());
+    }
+
+    /// As a process leaves them that is killed.
+    #[test]
+    fn old_directories_that_no_process_has_locked_are_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let made = |name: &str, seconds: u64| {
+            let path = parent.path().join(name);
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("output"), "x").unwrap();
+            let time = std::time::SystemTime::now() - Duration::from_secs(seconds);
+            File::open(&path).unwrap().set_modified(time).unwrap();
+            path
+        };
+        let (old, new, other) = (made("x-1", 3600), made("x-2", 0), made("y-1", 3600));
+        let used = made("x-3", 3600);
+        let lock = locked(&used).unwrap();
+        remove_abandoned(parent.path(), "x-");
+        assert_eq!([&old, &new, &other, &used].map(|it| it.exists()), [false, true, true, true]);
+        drop(lock);
+        remove_abandoned(parent.path(), "x-");
+        assert!(!used.exists());
+        let directory = TemporaryDirectory::create(parent.path(), "x-").unwrap();
+        assert!(locked(directory.path()).is_none());
     }
 
     #[test]
