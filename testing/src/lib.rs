@@ -17,6 +17,19 @@ use libtest_mimic::{Failed, Trial};
 /// Names the directory of the corpus.
 pub const CORPUS_VARIABLE: &str = "REHAL_CORPUS";
 
+/// A program of two functions: one of static shapes without constants, one of dynamic shapes with four.
+pub const TWO_FUNCTIONS: &str = "module @my {
+  func.func @double(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
+    %0 = arith.addf %a, %a : tensor<4x8xf32>
+    return %0 : tensor<4x8xf32>
+  }
+  func.func @add(%a: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?xf32> {
+    %0 = arith.addf %a, %b : tensor<?xf32>
+    return %0 : tensor<?xf32>
+  }
+}
+";
+
 /// The root of this repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the repository").to_path_buf()

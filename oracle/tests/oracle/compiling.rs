@@ -10,19 +10,7 @@ use oracle::tool::{self, Ended};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Two functions: one of static shapes without constants, one of dynamic shapes with some.
-const PROGRAM: &str = "module @my {
-  func.func @double(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
-    %0 = arith.addf %a, %a : tensor<4x8xf32>
-    return %0 : tensor<4x8xf32>
-  }
-  func.func @add(%a: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?xf32> {
-    %0 = arith.addf %a, %b : tensor<?xf32>
-    return %0 : tensor<?xf32>
-  }
-}
-";
+use testing::TWO_FUNCTIONS;
 
 /// The executables of `double` and `add`.
 const DOUBLE: &str = "double_dispatch_0";
@@ -95,7 +83,7 @@ impl Work {
         let reference = Reference::find(&captures::repository())?;
         let compile = Pair { ours: tool::ours("rehal")?, theirs: reference.tool("iree-compile") };
         let this = Self { directory: tempfile::tempdir()?, compile, flags, device };
-        fs::write(this.path("p.mlir"), PROGRAM)?;
+        fs::write(this.path("p.mlir"), TWO_FUNCTIONS)?;
         let dump = ["sources", "configurations", "benchmarks"]
             .map(|it| format!("--iree-hal-dump-executable-{it}-to={it}"));
         this.compiled(&dump.iter().map(String::as_str).collect::<Vec<_>>())?;

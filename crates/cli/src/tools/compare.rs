@@ -30,7 +30,7 @@ use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 pub(super) use candidates::Candidate;
 pub(super) use engine::CompareEngine;
 pub(super) use report::{CandidateReport, Outcome};
-pub(super) use workers::{Codes, Effort, Limits, ReadCode, Request};
+pub(super) use workers::{Codes, Effort, Limits, ReadCode, Request, compare_candidate};
 
 /// Also of `rehal benchmark --with`.
 pub(super) use print::{machine, stopped, told, verdict, why_stopped};
@@ -69,8 +69,9 @@ pub const COMPARE: Tool = Tool {
     run,
 };
 
-const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
-    "The function to compare; rehal kernels lists them: its name, a part that no other name has, or a pattern with * and ? that \
+/// Also of `rehal tune`.
+pub(super) const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
+    "The function; rehal kernels lists them: its name, a part that no other name has, or a pattern with * and ? that \
      no other name matches. By default the only one that is dispatched.",
 );
 
@@ -340,7 +341,8 @@ impl Session<'_> {
             }
             let codes = Codes { baseline: self.baseline.clone(), replacement: first.take() };
             let watch = &mut || ControlFlow::Continue(());
-            let report = engine.compare(candidate, codes, self.limits, engine.effort(), watch)?;
+            let (invocation, effort) = (engine.invocation, engine.effort());
+            let report = compare_candidate(invocation, candidate, codes, self.limits, effort, watch)?;
             if let Outcome::Crashed | Outcome::Failed = report.outcome {
                 output::note(report.text.trim_end());
             }

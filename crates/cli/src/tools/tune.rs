@@ -68,11 +68,6 @@ pub const TUNE: Tool = Tool {
     run,
 };
 
-const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
-    "The function to tune; rehal kernels lists them: its name, a part that no other name has, or a pattern with * and ? that \
-     no other name matches. By default the only one that is dispatched.",
-);
-
 const SPACE: Flag<Option<PathBuf>> = Flag::path(
     "space",
     "What is tried, as TOML: base = \"FILE\", a dispatch as the compiler dumps it (.mlir) or a source in C or Rust (.c, .rs), and \
@@ -139,7 +134,7 @@ const FORMAT: Flag<Format> =
 const SEARCH: Group = Group {
     title: "Search",
     flags: &[
-        &FUNCTION,
+        &compare::FUNCTION,
         &function_flags::DISPATCH,
         &SPACE,
         &SAMPLER,
@@ -329,7 +324,7 @@ fn sampler(invocation: &Invocation, points: Vec<SearchPoint>) -> Result<Box<dyn 
 fn engine(invocation: &Invocation) -> Result<CompareEngine<'_>> {
     let flags = &invocation.flags;
     let plan = compare::plan(invocation)?;
-    let function = function_flags::one(flags, &FUNCTION, &plan)?;
+    let function = function_flags::one(flags, &compare::FUNCTION, &plan)?;
     let mut options = compare::checks(flags);
     options.caches = compare::caches(flags.get(&CACHE));
     options.precision = flags.get(&compare::PRECISION);

@@ -5,21 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use tempfile::TempDir;
+use testing::TWO_FUNCTIONS;
 
 use crate::common::{Ran, command, ran};
-
-/// Two functions: one of static shapes without constants, one of dynamic shapes with four.
-const PROGRAM: &str = "module @my {
-  func.func @double(%a: tensor<4x8xf32>) -> tensor<4x8xf32> {
-    %0 = arith.addf %a, %a : tensor<4x8xf32>
-    return %0 : tensor<4x8xf32>
-  }
-  func.func @add(%a: tensor<?xf32>, %b: tensor<?xf32>) -> tensor<?xf32> {
-    %0 = arith.addf %a, %b : tensor<?xf32>
-    return %0 : tensor<?xf32>
-  }
-}
-";
 
 const DOUBLE: &str = "double_dispatch_0";
 
@@ -29,7 +17,7 @@ struct Work(TempDir);
 impl Work {
     fn new() -> Self {
         let this = Self(TempDir::new().unwrap());
-        this.write("p.mlir", PROGRAM);
+        this.write("p.mlir", TWO_FUNCTIONS);
         this
     }
 
@@ -124,7 +112,7 @@ fn output_is_the_compilers_and_is_cached() {
     assert_eq!(fs::read(work.path("p.vmfb")).unwrap(), compiled);
     assert_eq!(work.results("p.vmfb"), ["2", "3xf32=3 3 3"]);
     // A changed program is another.
-    work.write("p.mlir", &PROGRAM.replace("arith.addf %a, %a", "arith.mulf %a, %a"));
+    work.write("p.mlir", &TWO_FUNCTIONS.replace("arith.addf %a, %a", "arith.mulf %a, %a"));
     assert!(!work.compile(&[]).contains("from the cache"));
     assert_eq!(work.results("p.vmfb"), ["1", "3xf32=3 3 3"]);
     assert_eq!(names(&work.temporary()), [""; 0]);
@@ -154,7 +142,7 @@ fn phases_and_formats_pass_through() {
 #[test]
 fn diagnostics_and_wrong_flags_are_errors() {
     let work = Work::new();
-    work.write("p.mlir", &PROGRAM.replace("%a, %b", "%a, %c"));
+    work.write("p.mlir", &TWO_FUNCTIONS.replace("%a, %b", "%a, %c"));
     let error = work.refused(&[]);
     assert!(error.contains("\np.mlir:7:25: error: use of undeclared SSA value name\n"), "{error}");
     assert!(
@@ -189,7 +177,7 @@ fn crashes_keep_what_repeats_them() {
     let [kept] = &names(&work.temporary())[..] else { panic!("{error}") };
     assert!(error.contains(kept.as_str()), "{error}");
     let kept = work.temporary().join(kept);
-    assert_eq!(fs::read_to_string(kept.join("p.mlir")).unwrap(), PROGRAM);
+    assert_eq!(fs::read_to_string(kept.join("p.mlir")).unwrap(), TWO_FUNCTIONS);
     let script = fs::read_to_string(kept.join("command.sh")).unwrap();
     assert!(script.contains("'--iree-llvmcpu-target-triple=nothing'"), "{script}");
     assert!(fs::read_to_string(kept.join("messages.txt")).unwrap().contains("Stack dump"));

@@ -1,7 +1,6 @@
 //! Comparisons with a function of a capture, of this tool and of `rehal tune`: each in a worker, which is the
 //! tool again, with the same flags.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use rehal_session::{
 use super::candidates::{self, Candidate};
 use super::print;
 use super::report::CandidateReport;
-use super::workers::{self, Codes, Effort, Limits, Request};
+use super::workers::{Codes, Effort, Limits, Request};
 use crate::devices::Expectations;
 use crate::tools::compiler_flags::SubstituteCompiler;
 use crate::tools::{replay_flags, verify};
@@ -81,18 +80,6 @@ impl CompareEngine<'_> {
         let begun = Instant::now();
         comparer.replay_captured(&mut [&mut CrashReports::install()])?;
         Ok(Limits { check: base.saturating_add(begun.elapsed().saturating_mul(1000)) })
-    }
-
-    /// Compares a replacement in a worker, until `watch` ends it.
-    pub(in crate::tools) fn compare(
-        &self,
-        candidate: &Candidate,
-        codes: Codes,
-        limits: Limits,
-        effort: Effort,
-        watch: &mut dyn FnMut() -> ControlFlow<()>,
-    ) -> Result<CandidateReport> {
-        workers::compare(self.invocation, candidate, codes, limits, effort, watch)
     }
 
     /// How long `rehal compare` times a replacement.

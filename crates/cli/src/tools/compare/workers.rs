@@ -140,7 +140,7 @@ impl Limits {
 ///
 /// A process that crashes may do so because of inputs that it has changed, which may be out of bounds for
 /// either kernel: only one that crashes with the captured inputs is reported as a crash.
-pub(super) fn compare(
+pub(in crate::tools) fn compare_candidate(
     invocation: &Invocation,
     candidate: &Candidate,
     codes: Codes,

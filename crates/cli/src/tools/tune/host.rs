@@ -20,7 +20,7 @@ use crate::flags::Flags;
 use crate::progress::Progress;
 use crate::table::quoted;
 use crate::tools::compare::{
-    Candidate, CandidateReport, Codes, CompareEngine, Effort, Limits, Outcome, ReadCode,
+    Candidate, CandidateReport, Codes, CompareEngine, Effort, Limits, Outcome, ReadCode, compare_candidate,
 };
 use crate::tools::compiler_flags;
 use crate::{Invocation, advice, output};
@@ -182,7 +182,7 @@ impl SearchHost for TuneHost<'_> {
                 false => ControlFlow::Continue(()),
             }
         };
-        match self.engine.compare(&name, codes, self.limits, effort, watch) {
+        match compare_candidate(self.engine.invocation, &name, codes, self.limits, effort, watch) {
             Ok(report) => {
                 self.says_nothing = report.says_nothing;
                 Ok(Some(measured(report)))
