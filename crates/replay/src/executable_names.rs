@@ -7,8 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, nearest};
+use rehal_hal::DeviceGroup;
 
-use crate::{Code, Plan, Replacement, Selector, Substitution};
+use crate::substitute::nothing_selected;
+use crate::{Code, Plan, Replacement, Selector, Substitution, prepare};
+
+/// The compiler links the executables of a module to one with this in its name.
+const LINKED: &str = "_linked";
 
 /// The compiler numbers the dispatches of a function. Executables are named by both.
 const DISPATCH: &str = "_dispatch_";
@@ -30,6 +35,8 @@ pub enum Named {
     Function(String),
     /// The executable with this id.
     Executable(u64),
+    /// Executables that call themselves this.
+    Own(String),
 }
 
 /// The names of executables in a program or a capture.
@@ -57,6 +64,10 @@ pub struct ExecutableNames {
     executables: Meanings,
     /// Names of files, and parts of names that name dispatches.
     dumped: Meanings,
+    /// What follows the number in the name of a file by [`ExecutableNames::file_stem`]: other captures and
+    /// modules have other numbers.
+    numbered: Meanings,
+    ids: BTreeSet<u64>,
     /// Those to list in errors, in order.
     listed: Vec<String>,
 }
@@ -89,9 +100,22 @@ impl ExecutableNames {
         this
     }
 
+    /// Adds the names by which executables of a capture call themselves, in order.
+    pub(crate) fn add_own(&mut self, plan: &Plan, own_names: &[String]) {
+        for (record, name) in plan.executables().zip(own_names).filter(|(_, name)| !name.is_empty()) {
+            let own = Named::Own(name.clone());
+            let format = String::from_utf8_lossy(record.format).replace('-', "_");
+            insert(&mut self.executables, name, &own);
+            insert(&mut self.dumped, name, &own);
+            insert(&mut self.dumped, &format!("{name}_{format}"), &own);
+            self.list(name);
+        }
+    }
+
     /// Adds an executable: its id, its name and its format, which may be empty, and its functions.
     pub fn add(&mut self, id: u64, name: &str, format: &str, functions: impl IntoIterator<Item = String>) {
         let own = Named::Executable(id);
+        self.ids.insert(id);
         let format = format.replace('-', "_");
         if !name.is_empty() {
             insert(&mut self.executables, name, &own);
@@ -115,8 +139,11 @@ impl ExecutableNames {
                 insert(&mut self.dumped, function, &meant);
             }
         }
-        let shown = if name.is_empty() { functions.first().map_or("", String::as_str) } else { name };
-        insert(&mut self.executables, &Self::file_stem(id, shown), &own);
+        let first = functions.first().map(String::as_str);
+        for name in first.into_iter().chain([name]).filter(|it| !it.is_empty()) {
+            insert(&mut self.executables, &Self::file_stem(id, name), &own);
+            insert(&mut self.numbered, &plain(name), &own);
+        }
     }
 
     /// Another name of an executable, such as that of its file.
@@ -133,11 +160,7 @@ impl ExecutableNames {
     /// The name of a file for an executable, without an extension: unique, and of characters that all file
     /// systems take. In a capture, `name` is that of the first function.
     pub fn file_stem(id: u64, name: &str) -> String {
-        /// Characters that are kept of a name.
-        const MAX_NAME: usize = 100;
-        let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
-        let plain = name.chars().take(MAX_NAME).map(|it| if is_plain(it) { it } else { '_' });
-        format!("{id}_{}", plain.collect::<String>())
+        format!("{id}_{}", plain(name))
     }
 
     /// What a name means; `None` if nothing has it. Fails if it may mean several things.
@@ -152,12 +175,18 @@ impl ExecutableNames {
                 }
             }
         }
+        let numbered = name.split_once('_').filter(|(number, _)| number.parse::<u64>().is_ok());
+        let numbered = numbered.and_then(|(_, name)| self.numbered.get(name)).filter(|it| it.len() == 1);
+        if let Some(found) = numbered {
+            return one(name, found).map(Some);
+        }
         if !self.modules.is_empty() {
             return Ok(None);
         }
         // The longest name that ends it.
         let suffixes = plain.match_indices('_').map(|(at, _)| &plain[at + 1..]);
-        let mut found = suffixes.filter(|it| it.contains(DISPATCH)).filter_map(|it| self.dumped.get(it));
+        let suffixes = suffixes.filter(|it| it.contains(DISPATCH) || it.contains(LINKED));
+        let mut found = suffixes.filter_map(|it| self.dumped.get(it));
         found.next().map(|it| one(name, it)).transpose()
     }
 
@@ -207,6 +236,16 @@ impl ExecutableNames {
         Ok(resolved)
     }
 
+    /// The first selector that selects nothing, of those that [`ExecutableNames::resolve`] has returned.
+    pub fn unknown<'s>(&self, substitutions: &'s [Substitution]) -> Option<&'s Selector> {
+        let is_known = |selector: &Selector| match selector {
+            Selector::All => true,
+            Selector::Id(id) => self.ids.contains(id),
+            Selector::Name(name) => self.functions.contains_key(name) || self.executables.contains_key(name),
+        };
+        substitutions.iter().map(|it| &it.selector).find(|it| !is_known(it))
+    }
+
     fn resolve_directory(
         &self,
         directory: &Path,
@@ -237,13 +276,47 @@ impl ExecutableNames {
     }
 }
 
+impl ResolvedSubstitutions {
+    /// Resolves substitutions in a capture. Fails if a selector selects nothing, before any replacement is
+    /// read. If the names in the capture do not suffice, its executables are prepared on the `devices`, so
+    /// that they say how they call themselves.
+    pub fn in_capture(
+        plan: &Plan,
+        substitutions: &[Substitution],
+        devices: &dyn Fn() -> Result<DeviceGroup>,
+    ) -> Result<Self> {
+        let mut names = ExecutableNames::from_plan(plan);
+        let mut resolved = names.resolve(substitutions);
+        let is_unknown = match &resolved {
+            Ok(it) => names.unknown(&it.substitutions).is_some(),
+            Err(_) => true,
+        };
+        if is_unknown || resolved.as_ref().is_ok_and(|it| !it.unmatched.is_empty()) {
+            match devices().and_then(|devices| prepare::own_names(plan, &devices)) {
+                Ok(own_names) => {
+                    names.add_own(plan, &own_names);
+                    resolved = names.resolve(substitutions);
+                }
+                // A replacement may be there because the captured executable cannot be prepared.
+                Err(error) if is_unknown => return resolved.and(Err(error)),
+                Err(_) => {}
+            }
+        }
+        let resolved = resolved?;
+        match names.unknown(&resolved.substitutions) {
+            Some(selector) => Err(nothing_selected(selector, plan, &names)),
+            None => Ok(resolved),
+        }
+    }
+}
+
 fn insert(meanings: &mut Meanings, name: &str, meant: &Named) {
     meanings.entry(name.to_owned()).or_default().insert(meant.clone());
 }
 
 fn select(meant: Named) -> Selector {
     match meant {
-        Named::Function(name) => Selector::Name(name),
+        Named::Function(name) | Named::Own(name) => Selector::Name(name),
         Named::Executable(id) => Selector::Id(id),
     }
 }
@@ -256,10 +329,19 @@ fn one(name: &str, found: &BTreeSet<Named>) -> Result<Named> {
     let shown = |it: &Named| match it {
         Named::Function(name) => format!("function '{}'", name.escape_debug()),
         Named::Executable(id) => format!("executable {id}"),
+        Named::Own(name) => format!("executable '{}'", name.escape_debug()),
     };
     let listed: Vec<_> = found.iter().take(MAX_LISTED).map(shown).collect();
     let message = format!("'{}' may be {}", name.escape_debug(), listed.join(" or "));
     Err(Error::invalid_argument(message).advise("name one of them by its whole name or its id"))
+}
+
+/// A name in characters that all file systems take, which may be cut.
+fn plain(name: &str) -> String {
+    /// Characters that are kept of a name.
+    const MAX_NAME: usize = 100;
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-' | '.');
+    name.chars().take(MAX_NAME).map(|it| if is_plain(it) { it } else { '_' }).collect()
 }
 
 /// The part of a function's name that names its dispatch.
@@ -325,6 +407,10 @@ mod tests {
         assert_eq!(names.find("m_other_main_dispatch_1").unwrap(), function("other_main_dispatch_1_sub"));
         assert_eq!(names.find("main_dispatch_10").unwrap(), function("main_dispatch_10_add"));
         assert_eq!(names.find("4_main_dispatch_1_matmul_4x8_f32").unwrap(), Some(Named::Executable(4)));
+        // The number of another capture.
+        let other = names.find("7_main_dispatch_1_matmul_4x8_f32").unwrap();
+        assert_eq!(other, Some(Named::Executable(4)));
+        assert_eq!(names.find("7_main_dispatch_10_add").unwrap(), function("main_dispatch_10_add"));
         // Without the name of a dispatch, nothing may precede a name.
         for name in ["my_plain", "main_dispatch_1_mat", "main_dispatch", "main_dispatch_2", "", "_", "plai"] {
             assert_eq!(names.find(name).unwrap(), None, "{name}");
@@ -351,6 +437,9 @@ mod tests {
         assert_eq!(names.find("my_f_dispatch_0").unwrap(), Some(Named::Executable(1)));
         for name in ["f_dispatch_0_add", "my_f_dispatch_0_f_dispatch_0_add"] {
             assert_eq!(names.find(name).unwrap(), function("f_dispatch_0_add"), "{name}");
+        }
+        for (name, id) in [("7_f_dispatch_0_add", 1), ("7_f_dispatch_1", 2)] {
+            assert_eq!(names.find(name).unwrap(), Some(Named::Executable(id)), "{name}");
         }
         assert_eq!(names.find("other_f_dispatch_1").unwrap(), None);
         assert_eq!(names.find("1_f_dispatch_0").unwrap(), Some(Named::Executable(1)));

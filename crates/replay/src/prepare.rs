@@ -3,8 +3,8 @@
 use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode};
 use rehal_capture::payload::Function;
 use rehal_hal::{
-    CachingMode, CreateOp, Device, Executable, ExecutableParams, FunctionInfo, FunctionParameter, HostOp,
-    Indexed, PrepareExecutable, WorkgroupSchedule,
+    CachingMode, CreateOp, Device, DeviceGroup, Executable, ExecutableParams, FunctionInfo,
+    FunctionParameter, HostOp, Indexed, PrepareExecutable, WorkgroupSchedule,
 };
 
 use crate::substitute::{Layer, NO_EXECUTABLE, ReplacementCode, Replacements};
@@ -109,10 +109,23 @@ pub(crate) fn prepare(
     }
 }
 
+/// Fails if there are not as many devices as the capture uses.
+pub(crate) fn check_devices(plan: &Plan, devices: &DeviceGroup) -> Result<()> {
+    let (captured, given) = (plan.device_count(), devices.devices().len());
+    if captured != given {
+        return Err(Error::failed_precondition(format!(
+            "the capture uses {captured} device(s), found {given}"
+        ))
+        .advise(Remedy::GiveDevices));
+    }
+    Ok(())
+}
+
 /// The own names of a plan's executables, in order; needed only if a substitution selects by such a name.
-pub(crate) fn own_names(plan: &Plan, devices: &[Device]) -> Result<Vec<String>> {
+pub(crate) fn own_names(plan: &Plan, devices: &DeviceGroup) -> Result<Vec<String>> {
+    check_devices(plan, devices)?;
     let ops = preparations(plan);
-    ops.into_iter().map(|op| own_name(plan, devices, op)).collect()
+    ops.into_iter().map(|op| own_name(plan, devices.devices(), op)).collect()
 }
 
 /// The operations of a plan that prepare executables, in order.

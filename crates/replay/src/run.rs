@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bumpalo::Bump;
 use parking_lot::Mutex;
-use rehal_base::{Error, Remedy, Result};
+use rehal_base::{Error, Result};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::profile::set_replayed_record;
 use rehal_hal::{
@@ -182,13 +182,7 @@ impl Replay {
 
     fn from_plan(plan: Arc<Plan>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
         plan.check_not_empty()?;
-        let (captured, given) = (plan.device_count(), devices.devices().len());
-        if captured != given {
-            return Err(Error::failed_precondition(format!(
-                "the capture uses {captured} device(s), found {given}"
-            ))
-            .advise(Remedy::GiveDevices));
-        }
+        prepare::check_devices(&plan, devices)?;
         let mut replacements = Replacements::open(&options.substitutions, &plan)?;
         if let Some(substitute) = &options.substitute {
             let ops = prepare::preparations(&plan);
@@ -197,7 +191,7 @@ impl Replay {
         }
         let mut own_names = Vec::new();
         if replacements.need_own_names(&plan) {
-            own_names = prepare::own_names(&plan, devices.devices())?;
+            own_names = prepare::own_names(&plan, devices)?;
             replacements.check_names(&plan, &own_names)?;
         }
         // What can run on a synchronous device has run when it is issued, so there is nothing to wait for.

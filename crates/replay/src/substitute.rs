@@ -388,13 +388,14 @@ impl Replacements {
         if substitutions.is_empty() {
             return Ok(Self { selected: Vec::new(), given: Vec::new() });
         }
-        let substitutions = &ExecutableNames::from_plan(plan).resolve(substitutions)?.substitutions;
+        let names = ExecutableNames::from_plan(plan);
+        let substitutions = &names.resolve(substitutions)?.substitutions;
         check_selectors(substitutions)?;
         for substitution in substitutions {
             if !plan.executables().any(|record| substitution.selects_by_capture(&record))
                 && !matches!(substitution.selector, Selector::Name(_))
             {
-                return Err(nothing_selected(&substitution.selector, plan));
+                return Err(nothing_selected(&substitution.selector, plan, &names));
             }
         }
         for record in plan.executables() {
@@ -456,16 +457,9 @@ impl Replacements {
         for (it, _) in &self.selected {
             let by_capture = plan.executables().any(|record| it.selects_by_capture(&record));
             if !by_capture && !own_names.iter().any(|name| it.selects_by_own_name(name)) {
-                return Err(nothing_selected(&it.selector, plan)).advise(|| {
-                    let mut names = ExecutableNames::from_plan(plan);
-                    for (record, own_name) in plan.executables().zip(own_names) {
-                        names.add(record.id, own_name, "", []);
-                    }
-                    match &it.selector {
-                        Selector::Name(name) => names.advice(name),
-                        _ => "select by a function's name or an id".into(),
-                    }
-                });
+                let mut names = ExecutableNames::from_plan(plan);
+                names.add_own(plan, own_names);
+                return Err(nothing_selected(&it.selector, plan, &names));
             }
         }
         Ok(())
@@ -547,16 +541,20 @@ fn check_overlap<'s>(
     Ok(())
 }
 
-fn nothing_selected(selector: &Selector, plan: &Plan) -> Error {
-    let list: Vec<_> = plan
-        .executables()
-        .map(|record| {
-            let names: Vec<_> = record.function_names().map(|name| name.escape_ascii().to_string()).collect();
-            format!("{} ({})", record.id, names.join(", "))
-        })
-        .collect();
-    let has = if list.is_empty() { "no executables".to_string() } else { list.join("; ") };
-    Error::not_found(format!("{} is not in the capture, which has: {has}", selector.text()))
+/// The error of a selector that selects none of the executables in a capture.
+pub(crate) fn nothing_selected(selector: &Selector, plan: &Plan, names: &ExecutableNames) -> Error {
+    let advice = match selector {
+        Selector::Name(name) => names.advice(name),
+        _ => {
+            let functions = |record: &ExecutableRecord<'_>| -> Vec<String> {
+                record.function_names().map(|name| name.escape_ascii().to_string()).collect()
+            };
+            let shown = |it: ExecutableRecord<'_>| format!("{} ({})", it.id, functions(&it).join(", "));
+            let list: Vec<_> = plan.executables().map(shown).collect();
+            format!("it has {}", if list.is_empty() { "no executables".into() } else { list.join("; ") })
+        }
+    };
+    Error::not_found(format!("{} is not in the capture", selector.text())).advise(advice)
 }
 
 #[cfg(test)]

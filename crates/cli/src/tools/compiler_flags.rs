@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rehal_base::Result;
 use rehal_session::{
-    Compilation, Compiled, Compiler, CompilerOptions, CompilerSetup, ExecutableNames, ModuleSource, Plan,
+    Compilation, Compiled, Compiler, CompilerOptions, CompilerSetup, DeviceGroup, ModuleSource, Plan,
     ResolvedSubstitutions, Substitution, build_substitutes, compile_dispatches, drivers, is_program_source,
     target_flags,
 };
@@ -121,11 +121,16 @@ impl SubstituteCompiler {
     }
 
     /// The substitutions in a plan, with exact selectors. Their sources are compiled.
-    pub(crate) fn resolve(&self, substitutions: &[Substitution], plan: &Plan) -> Result<Vec<Substitution>> {
+    pub(crate) fn resolve(
+        &self,
+        substitutions: &[Substitution],
+        plan: &Plan,
+        devices: &dyn Fn() -> Result<DeviceGroup>,
+    ) -> Result<Vec<Substitution>> {
         if substitutions.is_empty() {
             return Ok(Vec::new());
         }
-        let mut resolved = ExecutableNames::from_plan(plan).resolve(substitutions)?;
+        let mut resolved = ResolvedSubstitutions::in_capture(plan, substitutions, devices)?;
         self.build(&mut resolved)?;
         Ok(resolved.substitutions)
     }

@@ -127,9 +127,10 @@ fn run(invocation: &Invocation) -> Result<()> {
     plan.check_not_empty()?;
     let _reports = CrashReports::install();
     let substitutions = flags.list(&replay_flags::SUBSTITUTION);
-    let substitutions = SubstituteCompiler::from_flags(flags).resolve(&substitutions, &plan)?;
+    let devices = replay_flags::devices_for(flags, &substitutions)?;
+    let compiler = SubstituteCompiler::from_flags(flags);
+    let substitutions = compiler.resolve(&substitutions, &plan, &|| devices.open())?;
     let replaying = replay_flags::files(flags).substitutions(substitutions);
-    let devices = replay_flags::devices_for(flags, &replaying.substitutions)?;
     let mut kernels = KernelOptions::default();
     kernels.function = function_flags::pattern(flags, &FUNCTION, &plan)?;
     let replay = Replay::new(plan, &devices.open()?, &replaying)?;

@@ -159,8 +159,9 @@ pub(crate) fn prepare_each(
 ) -> Result<(Vec<Replay>, CrashReports)> {
     let reports = CrashReports::install();
     let mut replaying = options.replay.clone();
-    replaying.substitutions = options.compiler.resolve(&replaying.substitutions, &plan)?;
     let devices = options.devices.open()?;
+    let open = || Ok(devices.clone());
+    replaying.substitutions = options.compiler.resolve(&replaying.substitutions, &plan, &open)?;
     let prepare = |order: &ReplayOrder| {
         let replay = Replay::new(plan.clone(), &devices, &replaying.clone().order(*order))?;
         if !options.replay.substitutions.is_empty() {
@@ -182,9 +183,10 @@ pub(crate) fn prepare_with(
 ) -> Result<([Replay; 2], CrashReports)> {
     let reports = CrashReports::install();
     let mut replaying = options.replay.clone().keeps_executables(true);
-    replaying.substitutions = options.compiler.resolve(&replaying.substitutions, &plan)?;
-    let mut added = options.compiler.resolve(with, &plan)?;
     let devices = options.devices.open()?;
+    let open = || Ok(devices.clone());
+    replaying.substitutions = options.compiler.resolve(&replaying.substitutions, &plan, &open)?;
+    let mut added = options.compiler.resolve(with, &plan, &open)?;
     let captured = Replay::new(plan.clone(), &devices, &replaying)?;
     captured.check_executables()?;
     replaying.substitutions.append(&mut added);

@@ -199,7 +199,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     let kernels = Recording::checked(flags)?;
     let expected = expected(other, &plan, &recover)?;
     let substitutions = flags.list(&replay_flags::SUBSTITUTION);
-    let substitutions = SubstituteCompiler::from_flags(flags).resolve(&substitutions, &plan)?;
+    let substitutions =
+        SubstituteCompiler::from_flags(flags).resolve(&substitutions, &plan, &|| devices.open())?;
     let target = Target { flags, plan, devices, options, substitutions };
     let outcome = target.outcome(&expected)?;
     let format = flags.get(&FORMAT);

@@ -398,7 +398,7 @@ fn flags_that_mean_nothing_for_a_replacement_are_refused() {
             "--replay_fast_forward has no effect with --with",
         ),
         (&["--with=all"], "has no '='"),
-        (&[&nothing], "NOT_FOUND; function or executable 'nothing' is not in the capture, which has: "),
+        (&[&nothing], "NOT_FOUND; function or executable 'nothing' is not in the capture\n"),
         (&[&nothing], "the capture has no function 'nothing'"),
     ] {
         let stderr = fail(&[&["rehal", "benchmark"], flags, &[&path]].concat());

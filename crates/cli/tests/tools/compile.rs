@@ -396,6 +396,10 @@ fn dumped_dispatches_replace_captured_executables() {
     let unknown = format!("--replay_executable_substitution=double_dispatch_1=d/{file}");
     let ran = run(&unknown);
     assert!(ran.status == Some(1) && ran.stderr.contains("did you mean double_dispatch_0"), "{}", ran.stderr);
+    assert_eq!(ran.stderr.matches(function).count(), 1, "{}", ran.stderr);
+    // It is found before anything is compiled.
+    let ran = work.run(&[&words[..], &[&unknown, "--compiler=nothing"]].concat());
+    assert!(ran.stderr.contains("did you mean double_dispatch_0"), "{}", ran.stderr);
     fs::copy(work.path("d").join(&file), work.path("d/double_dispatch_0.mlir")).unwrap();
     let ran = run("--replay_executable_substitution=all=d");
     let both = "is substituted twice: by 'd/double_dispatch_0.mlir' and by 'd/my_double_dispatch_0.mlir'";
@@ -418,6 +422,9 @@ fn dumped_dispatches_replace_captured_executables() {
     let flag = format!("--executable_substitution=double_dispatch_1=d/{file}");
     let ran = work.run(&["iree-run-module", "--module=p.vmfb", "--function=double", &flag]);
     assert!(ran.status == Some(1) && ran.stderr.contains("did you mean double_dispatch_0"), "{}", ran.stderr);
+    let unknown = format!("--executable=double_dispatch_1=d/{file}");
+    let ran = work.run(&["rehal", "substitute", "p.vmfb", &unknown, "-o", "new.vmfb", "--compiler=nothing"]);
+    assert!(ran.status == Some(1) && ran.stderr.contains("did you mean double_dispatch_0"), "{}", ran.stderr);
     work.compile(&["--iree-hal-link-executables=false"]);
     let flag = format!("--executable=my_double_dispatch_0=d/{file}");
     let ran = work.run(&["rehal", "substitute", "p.vmfb", &flag, "-o", "new.vmfb"]);
@@ -438,6 +445,57 @@ fn dumped_dispatches_replace_captured_executables() {
         "{}",
         ran.stderr
     );
+}
+
+/// What is written of a program, a module or a capture has other names in the others.
+#[test]
+fn binaries_replace_executables_wherever_they_are_from() {
+    let work = Work::new();
+    let succeed = |words: &[&str]| {
+        let ran = work.run(words);
+        assert_eq!(ran.status, Some(0), "{words:?}: {}", ran.stderr);
+        ran
+    };
+    let call = ["iree-run-module", "--device=local-sync", "--function=double", "--input=4x8xf32=3"];
+    for linked in ["--iree-hal-link-executables", "--iree-hal-link-executables=false"] {
+        work.compile(&[linked]);
+        let program = [&call[..], &["--module=p.vmfb"]].concat();
+        let record = [&program[..], &["--device_replay_output=c.ireereplay"]].concat();
+        succeed(&record);
+        // Of another function, so that what is replaced is seen.
+        let other = TWO_FUNCTIONS.replace("arith.addf %a, %a", "arith.mulf %a, %a");
+        work.write("o.mlir", &other);
+        succeed(&[
+            "rehal",
+            "compile",
+            "--target=cpu",
+            linked,
+            "o.mlir",
+            "-o",
+            "o.vmfb",
+            "--iree-hal-dump-executable-binaries-to=program",
+        ]);
+        let other = ["--module=o.vmfb", "--device_replay_output=o.ireereplay"];
+        succeed(&[&call[..], &other].concat());
+        for (of, to) in [("o.vmfb", "--binaries_to=module"), ("o.ireereplay", "--binaries_to=capture")] {
+            succeed(&["rehal", "executables", of, to]);
+        }
+        for from in ["program", "module", "capture"] {
+            let all = format!("--executable_substitution=all={from}");
+            let ran = succeed(&[&program[..], &[&all]].concat());
+            assert!(ran.stdout.contains("[9 9 9 9 9 9 9 9]"), "{linked} {from}: {}", ran.stdout);
+            let all = format!("--replay_executable_substitution=all={from}");
+            let reads = ["rehal", "run", "--device=local-sync", "--replay_host_reads=-", "c.ireereplay"];
+            let ran = succeed(&[&reads[..], &[&all]].concat());
+            let captured = succeed(&reads);
+            assert_ne!(ran.stdout, captured.stdout, "{linked} {from}");
+            let all = format!("--executable=all={from}");
+            succeed(&["rehal", "substitute", "p.vmfb", &all, "-o", "new.vmfb"]);
+            let ran = succeed(&[&call[..], &["--module=new.vmfb"]].concat());
+            assert!(ran.stdout.contains("[9 9 9 9 9 9 9 9]"), "{linked} {from}: {}", ran.stdout);
+            fs::remove_dir_all(work.path(from)).unwrap();
+        }
+    }
 }
 
 #[test]

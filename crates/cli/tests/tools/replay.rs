@@ -90,7 +90,8 @@ fn a_signature_mismatch_is_refused_before_the_first_dispatch() {
     }
     let flag = format!("--replay_executable_substitution=77={other}");
     let ran = run(&["iree-run-replay", &flag, &capture("add4.add.local-sync")]);
-    assert!(ran.stderr.contains("executable 77 is not in the capture, which has: 4 ("), "{}", ran.stderr);
+    assert!(ran.stderr.contains("executable 77 is not in the capture\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("\n  try: it has 4 (add_dispatch_0"), "{}", ran.stderr);
 }
 
 #[test]

@@ -484,7 +484,7 @@ fn unmatched_and_conflicting_selectors() {
     let (capture, [left, right]) = capture();
     let bytes = capture.finish();
     let twice = [format!("{left}={{}}"), format!("{left}@fake={{}}")];
-    let list = format!("which has: {left} (l); {right} (r, s)");
+    let list = format!("it has {left} (l); {right} (r, s)");
     let cases: [(&[&str], StatusCode, &str); 7] = [
         (&["99={}"], StatusCode::NotFound, "executable 99 is not in the capture"),
         (&["99={}"], StatusCode::NotFound, &list),
@@ -509,7 +509,7 @@ fn unmatched_and_conflicting_selectors() {
     let bytes = CaptureBuilder::new().finish();
     for selector in ["1={}", "l={}", "all={}"] {
         let error = set_up(&bytes, &substitute(&path, &[selector])).unwrap_err();
-        assert!(error.message().contains("no executables"), "{selector}: {error:?}");
+        assert!(error.report().contains("no executables"), "{selector}: {error:?}");
     }
 }
 

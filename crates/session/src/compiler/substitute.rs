@@ -353,7 +353,7 @@ impl Program {
         };
         let found = self.names.find(name)?.and_then(|it| match it {
             Named::Executable(id) => self.executables.get(id as usize),
-            Named::Function(name) => self.executables.iter().find(|it| has(it, &name)),
+            Named::Function(name) | Named::Own(name) => self.executables.iter().find(|it| has(it, &name)),
         });
         found.ok_or_else(|| {
             let error = Error::not_found(format!("the program has no executable '{}'", name.escape_debug()));

@@ -144,28 +144,35 @@ pub fn substitute_executables(
     for (executable, loaded) in executables.iter().zip(&loaded) {
         executable.name_in(&mut names, loaded.as_ref().ok());
     }
+    let place = |it: &ModuleExecutable| format!("executable {} of the module, '{}'", it.number, it.name());
+    // The names of what is not loaded are unknown.
+    let unloaded = executables.iter().zip(&loaded).find_map(|(executable, loaded)| {
+        let error = loaded.as_ref().err()?;
+        Some(format!("{} is not loaded: {}", place(executable), error.message()))
+    });
+    let explained = |error: Error| match &unloaded {
+        Some(unloaded) => error.context(unloaded.clone()),
+        None => error,
+    };
     let mut resolved = names.resolve(substitutions)?;
+    if let Some(selector) = names.unknown(&resolved.substitutions) {
+        return Err(explained(unused(selector, &names)));
+    }
     build(&mut resolved)?;
     let substitutes = ProgramSubstitutes::open(&resolved.substitutions)?;
-    let (mut others, mut unloaded) = (Vec::new(), None);
+    let mut others = Vec::new();
     for (executable, loaded) in executables.iter().zip(loaded) {
-        let place = || format!("executable {} of the module, '{}'", executable.number, executable.name());
+        let place = || place(executable);
         // An executable for another machine matters only if it is selected, and then only its number tells.
         let loaded = match loaded {
             Ok(loaded) => loaded,
             Err(error) if substitutes.may_select(executable.number) => return Err(error.context(place())),
-            Err(error) => {
-                unloaded = unloaded.or(Some(format!("{} is not loaded: {}", place(), error.message())));
-                continue;
-            }
+            Err(_) => continue,
         };
         let other = other_code(executable, module, &loaded, &substitutes).context(place)?;
         others.extend(other.map(|code| (executable, code)));
     }
-    check_used(&substitutes, &names).map_err(|error| match unloaded {
-        Some(unloaded) => error.context(unloaded),
-        None => error,
-    })?;
+    check_used(&substitutes, &names).map_err(explained)?;
     let segments: Vec<_> = others.iter().map(|(it, code)| (it.segment, &code[..])).collect();
     let rewritten = module.with_rodata(&segments)?;
     // What cannot be read is not to be written.
@@ -284,15 +291,8 @@ impl RunningSubstitutes {
             resolved = known.resolve(&options.substitutions);
         }
         let mut resolved = resolved?;
-        for Substitution { selector, .. } in &resolved.substitutions {
-            let is_known = match selector {
-                Selector::All => true,
-                Selector::Id(id) => (1..=executables.len() as u64).contains(id),
-                Selector::Name(name) => known.find(name)?.is_some(),
-            };
-            if !is_known {
-                return Err(unused(selector, &known));
-            }
+        if let Some(selector) = known.unknown(&resolved.substitutions) {
+            return Err(unused(selector, &known));
         }
         if let Some(build) = &options.build_substitutes {
             build(&mut resolved)?;
