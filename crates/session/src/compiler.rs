@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rehal_base::{Context, Error, MappedFile, Remedy, Result};
+use rehal_base::{Context, Error, MappedFile, Remedy, Result, StatusCode};
 use rehal_tune::{Job, JobLimits, JobOutcome, KeptOutput, LocalRunner, Printed, Runner, TemporaryDirectory};
 
 use cache::{CachedOutput, CompileCache};
@@ -245,6 +245,17 @@ impl Compiler {
         Ok(outcome.stdout.bytes)
     }
 
+    /// Fails if the compiler does not know these flags, or refuses their values. Nothing is compiled.
+    pub fn check_flags(&self, flags: &[String]) -> Result<()> {
+        let arguments = flags.iter().map(OsString::from).chain(["-version".into()]).collect();
+        let outcome = self.run(&self.identity.path, arguments, JobLimits::default(), None)?;
+        let messages = messages(&outcome.stderr);
+        match outcome.is_success() && !failure::is_diagnosed(&messages) {
+            true => Ok(()),
+            false => Err(failure::of_query(self, &outcome, &messages)),
+        }
+    }
+
     /// The flags of the compiler of which the name or the description has this text, as it describes them;
     /// all, if it is empty.
     pub fn help(&self, text: &str) -> Result<String> {
@@ -297,11 +308,17 @@ impl Compiler {
         if let Some(version) = known.as_deref().and_then(CompilerVersion::parse) {
             return Ok(version);
         }
-        let printed = String::from_utf8_lossy(&self.query(&["-version".into()])?).into_owned();
-        let Some(version) = CompilerVersion::parse(&printed) else {
-            let message = format!("'{}' is not a compiler of programs", self.path().display());
-            return Err(Error::invalid_argument(message).advise(Remedy::InstallCompiler));
+        let other = |why: &str| {
+            let message = format!("'{}' is not a compiler of programs{why}", self.path().display());
+            Error::invalid_argument(message).advise(Remedy::InstallCompiler)
         };
+        let printed = self.query(&["-version".into()]).map_err(|error| match error.code() {
+            // Other programs do not have the flag.
+            StatusCode::InvalidArgument => other(&format!(": {}", error.message())),
+            _ => error,
+        })?;
+        let printed = String::from_utf8_lossy(&printed).into_owned();
+        let version = CompilerVersion::parse(&printed).ok_or_else(|| other(""))?;
         if let Some(cache) = &self.cache {
             cache.put_version(&self.identity, &printed);
         }

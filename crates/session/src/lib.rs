@@ -176,8 +176,8 @@ pub use rehal_tune::{
 };
 pub use rehal_tune::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
-    TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, kernel_compiler_version,
-    substitute_sources,
+    TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, check_kernel_flags,
+    kernel_compiler_version, substitute_sources,
 };
 pub use rehal_tune::{
     DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor, KernelRecordOptions,

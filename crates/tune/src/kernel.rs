@@ -19,8 +19,8 @@ use rehal_bench::stats::Interval;
 use rehal_hal::FunctionInfo;
 
 pub use compile::{
-    CompilerOptions, KernelLibrary, build_kernel, build_substitutes, kernel_compiler_version,
-    substitute_sources,
+    CompilerOptions, KernelLibrary, build_kernel, build_substitutes, check_kernel_flags,
+    kernel_compiler_version, substitute_sources,
 };
 pub(crate) use temporary::PartialResult;
 pub use temporary::TemporaryDirectory;

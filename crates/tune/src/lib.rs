@@ -55,8 +55,8 @@ pub use element_types::type_in_name;
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use kernel::{
     CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
-    TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, kernel_compiler_version,
-    substitute_sources,
+    TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, check_kernel_flags,
+    kernel_compiler_version, substitute_sources,
 };
 pub use kernel_record::{
     DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor, KernelRecordOptions, KernelRecorder,

@@ -141,6 +141,15 @@ pub enum JobEnd {
     Interrupted,
 }
 
+impl JobEnd {
+    /// Whether something else ended it: a user, or the system for lack of memory.
+    pub fn is_killed(self) -> bool {
+        use rustix::process::Signal;
+        let signals = [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw);
+        matches!(self, Self::Signaled(signal) if signals.contains(&signal))
+    }
+}
+
 /// How it ended, as it follows "ended": with a status, or by a signal.
 impl Display for JobEnd {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -110,7 +110,7 @@ struct Work(tempfile::TempDir);
 impl Work {
     fn new() -> Self {
         let this = Self(tempfile::tempdir().unwrap());
-        std::fs::write(this.path().join("k.c"), "// base\n").unwrap();
+        std::fs::write(this.path().join("k.c"), "// base M A B C D\n").unwrap();
         this
     }
 
@@ -181,7 +181,7 @@ fn the_best_is_found_and_what_is_wrong_is_never_best() {
     let failed = result.trials.iter().find(|it| it.outcome == TrialOutcome::Failed).unwrap();
     assert_eq!((failed.error.as_deref(), &failed.candidate_digest), (Some("it does not compile"), &None));
     assert_eq!(best.candidate_digest, Some(blake3::hash(b"0.2").to_hex().to_string()));
-    assert_eq!(result.best_file(&space).unwrap().unwrap(), b"#define M 0.2\n// base\n");
+    assert_eq!(result.best_file(&space).unwrap().unwrap(), b"#define M 0.2\n// base M A B C D\n");
 }
 
 #[test]
@@ -226,9 +226,9 @@ fn a_search_is_resumed_at_what_it_does_not_know() {
     let (_, result, _) = search(&space, Host::default(), known(&lines));
     let best = &result.trials[result.best.unwrap()];
     assert_eq!((&best.point["renamed"], &*best.command), (&"0.2".into(), r#"{"renamed":"0.2"}"#));
-    assert_eq!(result.best_file(&space).unwrap().unwrap(), b"#define M 0.2\n// base\n");
+    assert_eq!(result.best_file(&space).unwrap().unwrap(), b"#define M 0.2\n// base M A B C D\n");
     // A base that has changed is another one.
-    std::fs::write(work.path().join("k.c"), "// another\n").unwrap();
+    std::fs::write(work.path().join("k.c"), "// another M\n").unwrap();
     let (_, _, sixth) = search(&work.space(&["0.2"]), Host::default(), known(&lines));
     assert_eq!(sixth.lines.len(), 1);
 }

@@ -256,6 +256,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let header = invocation.header("rehal.tune.trial/1", subject)?;
     let file = flags.get(&OUTPUT).map(|path| TrialFile::open(path, header)).transpose()?;
     let compiler = host::compiler(flags, &space)?;
+    host::check_flags(&space, compiler.as_ref())?;
     let mut options = SearchOptions::default();
     options.max_trials = flags.get(&TRIALS);
     options.max_time = flags.get(&MAX_TIME);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
@@ -134,6 +135,23 @@ fn a_search_that_was_killed_is_resumed() {
     assert_eq!(lines(&output).len(), 7);
 }
 
+/// That says nothing about the variant: a search that is resumed compiles it again.
+#[test]
+fn a_variant_whose_compiler_was_killed_is_tried_again() {
+    let scratch = Scratch::new();
+    write_base(&scratch);
+    write_space(&scratch, &[("OPERATOR", r#"["+"]"#), ("CRASH", "[0]"), ("DELAY", "[0]")]);
+    let script = "#!/bin/sh\ncase \"$*\" in *--version*) echo 1;; *) kill -9 $$;; esac\n";
+    let compiler = scratch.file("cc", script);
+    fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = scratch.path("t.jsonl").display().to_string();
+    let words = words(&scratch, &[&format!("--output={output}")]);
+    let killed = ran(command(&words[0]).args(&words[1..]).env("CC", compiler).output().unwrap());
+    assert_eq!(killed.status, Some(1), "{killed:?}");
+    assert!(killed.stdout.contains("was ended by signal 9"), "{killed:?}");
+    assert_eq!(fs::read_to_string(output).unwrap(), "");
+}
+
 #[test]
 fn what_cannot_be_searched_is_an_error() {
     let scratch = Scratch::new();
@@ -143,26 +161,42 @@ fn what_cannot_be_searched_is_an_error() {
         fail(&words.iter().map(String::as_str).collect::<Vec<_>>())
     };
     let space = |text: &str| scratch.file("space.toml", text);
-    space("base = \"k.c\"\n[[axis]]\nmacro = \"M\"\nvalue = [1]\n");
+    space("base = \"k.c\"\n[[axis]]\nmacro = \"DELAY\"\nvalue = [1]\n");
     assert!(failed(&[]).contains("space.toml:4: unknown field `value`"));
     space("base = ");
     assert!(failed(&[]).contains("space.toml:1: "));
     space("base = \"k.c\"\n");
     assert!(failed(&[]).contains("the space has no axes"));
-    space("base = \"k.c\"\n[[axis]]\nmacro = \"M\"\nvalues = []\n");
-    assert!(failed(&[]).contains("space.toml:4: values: axis 'M' has no values"));
-    space("base = \"none.c\"\n[[axis]]\nmacro = \"M\"\nvalues = [1]\n");
+    space("base = \"k.c\"\n[[axis]]\nmacro = \"DELAY\"\nvalues = []\n");
+    assert!(failed(&[]).contains("space.toml:4: values: axis 'DELAY' has no values"));
+    space("base = \"none.c\"\n[[axis]]\nmacro = \"DELAY\"\nvalues = [1]\n");
     assert!(failed(&[]).contains("none.c"));
-    space("base = \"k.c\"\n[[axis]]\nmacro = \"M\"\nvalues = [1]\n");
+    space("base = \"k.c\"\n[[axis]]\nmacro = \"DELAY\"\nvalues = [1]\n");
     assert!(failed(&["--function=nothing"]).contains("the capture has no function 'nothing'"));
     assert!(failed(&["--point={\"N\": 1}"]).contains("no axis has the name 'N'"));
-    assert!(failed(&["--point={\"M\": 2}"]).contains("its values are 1"));
+    assert!(failed(&["--point={\"DELAY\": 2}"]).contains("its values are 1"));
     assert!(failed(&["--compiler_timeout=1s"]).contains("--compiler_timeout=1s is for dispatches"));
     assert!(failed(&["--point=M"]).contains("invalid value 'M' for --point"));
     assert!(failed(&["--output=-"]).contains("not to standard output"));
     let other = scratch.file("other.txt", "text\n");
     assert!(failed(&[&format!("--output={other}")]).contains("it has no trial"));
     assert_eq!(fs::read_to_string(other).unwrap(), "text\n");
+    // What no variant would change is found before the first trial.
+    let unknown = "[[axis]]\nmacro = \"NOTHING\"\nvalues = [1]\n";
+    space(&format!("base = \"k.c\"\n{unknown}"));
+    assert!(failed(&[]).contains("space.toml:3: macro: 'NOTHING' does not occur in "));
+    let flag = "[[axis]]\nflag = \"-fnothing\"\nvalues = [1, 2]\n";
+    let output = format!("--output={}", scratch.path("t.jsonl").display());
+    space(&format!("base = \"k.c\"\n{flag}"));
+    let error = failed(&[&output]);
+    assert!(error.contains("'-fnothing=1', of the space of ") && !error.contains("trial"), "{error}");
+    let source = fs::read_to_string(scratch.path("k.c")).unwrap();
+    fs::write(scratch.path("k.c"), source.replace(ADD, "another")).unwrap();
+    write_space(&scratch, &[("OPERATOR", r#"["+", "-"]"#), ("CRASH", "[0]"), ("DELAY", "[0]")]);
+    let error = failed(&[&output]);
+    assert!(error.contains("k.c' replaces another function\n"), "{error}");
+    assert!(error.contains("has no function 'add_dispatch_0") && !error.contains("trial"), "{error}");
+    assert_eq!(fs::read_to_string(scratch.path("t.jsonl")).unwrap(), "");
     assert!(failed(&["--space="]).contains("--space is missing"));
 }
 

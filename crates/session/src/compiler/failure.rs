@@ -45,12 +45,19 @@ pub(super) fn explain(
             let message = format!("compiling '{input}' needs more than {limit} bytes of memory");
             Error::resource_exhausted(message).advise("give the compiler more memory, or a smaller program")
         }
+        end if end.is_killed() => {
+            let message = format!("the compiler was ended {end}, with '{input}'");
+            Error::new(StatusCode::Aborted, message).advise("compile it again")
+        }
         end => {
             let place = match pass(messages) {
                 Some(pass) => format!("in the pass {pass}"),
                 None => "outside of its passes".into(),
             };
             let mut message = format!("the compiler ended {end} {place}, with '{input}'");
+            if let Some(limit) = compiler.limits.memory_bytes {
+                message.push_str(&format!(", within {limit} bytes of memory"));
+            }
             if !shown.trim().is_empty() {
                 message.push('\n');
                 message.push_str(shown.trim_end());
@@ -70,7 +77,10 @@ pub(super) fn explain(
 /// The error of a compiler that should have printed something.
 pub(super) fn of_query(compiler: &Compiler, outcome: &JobOutcome, messages: &str) -> Error {
     let (path, shown) = (compiler.path().display(), condensed(messages));
-    let message = format!("'{path}' ended {}\n{shown}", outcome.end);
+    let message = match outcome.is_success() {
+        true => format!("'{path}' refuses its flags\n{shown}"),
+        false => format!("'{path}' ended {}\n{shown}", outcome.end),
+    };
     Error::invalid_argument(message.trim_end()).advise("correct the flags of the compiler")
 }
 
@@ -91,7 +101,7 @@ pub(super) fn silent(messages: &str) -> Option<Error> {
 }
 
 /// Whether messages say what is wrong with a program or a flag.
-fn is_diagnosed(messages: &str) -> bool {
+pub(super) fn is_diagnosed(messages: &str) -> bool {
     let is_of_flags = |line: &str| {
         line.contains("Unknown command line argument")
             || line.contains("for the --")

@@ -66,6 +66,19 @@ const RUST_OPTIONS: [(&str, &str); 3] =
     [("edition", "2024"), ("crate-type", "cdylib"), ("crate-name", "kernel")];
 const RUST_CODEGEN: [&str; 3] = ["-Copt-level=3", "-Ctarget-cpu=native", "-Cpanic=abort"];
 
+/// Fails if the compiler of a language refuses flags, with its messages.
+pub fn check_kernel_flags(language: KernelLanguage, options: &CompilerOptions) -> Result<()> {
+    let directory = TemporaryDirectory::in_temp("rehal-kernel-")?;
+    let (name, text) = match language {
+        KernelLanguage::C => ("empty.c", "typedef int empty;\n"),
+        KernelLanguage::Rust => ("empty.rs", ""),
+    };
+    let source = directory.path().join(name);
+    directory
+        .explain(std::fs::write(&source, text).map_err(|error| Error::io("writing a source", &error)))?;
+    build_kernel(&source, options).map(drop)
+}
+
 /// Compiles a source file to a shared library. Fails with the messages of the compiler if it does.
 pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLibrary> {
     let Some(language) = KernelLanguage::from_path(source) else {
@@ -105,6 +118,12 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
         .run(&job, &mut |_| ControlFlow::Continue(()))
         .map_err(|error| no_compiler(language, &name, &error))?;
     let messages = messages(&outcome.stdout);
+    // By a message, if it was a process of the compiler's own.
+    let is_killed = |it: &str| it.contains("Killed signal terminated") || it.contains("signal: 9");
+    if outcome.end.is_killed() || !outcome.is_success() && is_killed(&messages) {
+        let message = format!("{name} was ended {}, with '{}'", outcome.end, source.display());
+        return Err(Error::new(StatusCode::Aborted, message).advise("compile it again"));
+    }
     if !outcome.is_success() {
         let how = how(outcome.end);
         let mut message = format!("'{}' does not compile: {name} ended with {how}", source.display());

@@ -300,10 +300,21 @@ impl SearchSpace {
         let given = name.get_ref();
         let is_letter = |it: char| it.is_ascii_alphabetic() || it == '_';
         match given.starts_with(is_letter) && given.chars().all(|it| is_letter(it) || it.is_ascii_digit()) {
-            true => Ok(AxisKind::Macro(given.clone())),
+            true if self.may_use(given) => Ok(AxisKind::Macro(given.clone())),
+            true => Err(refuse(format!("'{given}' does not occur in '{}'", self.base.display()))
+                .advise("name a macro that the source uses")),
             false => Err(refuse(format!("'{}' is not the name of a macro", given.escape_debug()))
                 .advise("write a name of C")),
         }
+    }
+
+    /// Whether the source may use a macro. A file that it includes may.
+    fn may_use(&self, name: &str) -> bool {
+        let text = self.text.as_deref().unwrap_or_default();
+        let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
+        let includes = |line: &str| line.trim_start().starts_with('#') && line.contains("include");
+        text.split(|it| !is_name(it)).any(|it| it == name)
+            || text.lines().any(|line| includes(line) && !line.contains('<'))
     }
 
     fn exclusion(
@@ -431,6 +442,18 @@ impl SearchSpace {
             }
         }
         Ok(source)
+    }
+
+    /// The flags of the compiler: those of all points, and each axis with each of its values.
+    pub fn flags(&self) -> impl Iterator<Item = Vec<Vec<String>>> {
+        let of_axis = |axis: &SearchAxis| match &axis.kind {
+            AxisKind::Flag(flag) => {
+                axis.values.iter().filter_map(|it| Some(vec![argument(flag, it)?])).collect()
+            }
+            _ => Vec::new(),
+        };
+        let all = std::iter::once(vec![self.flags.clone()]).chain(self.axes.iter().map(of_axis));
+        all.filter(|values| values.iter().any(|it| !it.is_empty()))
     }
 
     /// The file of a point: the text of a dispatch with its configuration, or a source that defines its
@@ -586,7 +609,7 @@ mod tests {
 
     fn files() -> Files {
         let files = Files(tempfile::tempdir().unwrap());
-        std::fs::write(files.0.path().join("k.c"), "int x;\n").unwrap();
+        std::fs::write(files.0.path().join("k.c"), "int T[TILE];\n").unwrap();
         let mlir = "linalg.matmul {lowering_config = #iree_cpu.lowering_config<distribution = [8, 8, 0]>}\n";
         std::fs::write(files.0.path().join("d.mlir"), mlir).unwrap();
         files
@@ -607,7 +630,9 @@ mod tests {
         let last = space.point(3).unwrap();
         let source = space.source(&last).unwrap();
         assert_eq!(source.flags, ["-g", "-O3"]);
-        assert_eq!(space.file(&source).unwrap(), b"#define TILE 16\nint x;\n");
+        let flags: Vec<_> = space.flags().map(|values| values.concat()).collect();
+        assert_eq!(flags, [vec!["-g"], vec!["-O2", "-O3"]]);
+        assert_eq!(space.file(&source).unwrap(), b"#define TILE 16\nint T[TILE];\n");
         space.check_base().unwrap();
         let values = space.values(&last);
         assert_eq!(serde_json::to_string(&values).unwrap(), r#"{"O":3,"TILE":16}"#);
@@ -647,6 +672,11 @@ mod tests {
             ("base = \"k.c\"\n[[axis]]\nmacro = \"T\"\nvalues = [1, 1]\n".into(), 4, "1 is there twice"),
             ("base = \"k.c\"\n[[axis]]\nmacro = \"T\"\nvalues = [[1]]\n".into(), 4, "a macro has no lists"),
             ("base = \"k.c\"\n[[axis]]\nmacro = \"T-1\"\nvalues = [1]\n".into(), 3, "macro: "),
+            (
+                "base = \"k.c\"\n[[axis]]\nmacro = \"TIL\"\nvalues = [1]\n".into(),
+                3,
+                "'TIL' does not occur in",
+            ),
             ("base = \"k.c\"\n[[axis]]\nflag = \"O\"\nvalues = [1]\n".into(), 3, "flag: "),
             ("base = \"k.c\"\n[[axis]]\nflag = \"-O\"\nmacro = \"T\"\nvalues = [1]\n".into(), 2, "axis: "),
             (format!("base = \"k.c\"\n{axis}{axis}"), 6, "two axes have the name 'T'"),

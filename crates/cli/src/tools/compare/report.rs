@@ -56,6 +56,8 @@ pub(in crate::tools) struct CandidateReport {
     /// Whether it has no result for a reason that is not known to be its own: its process was ended, or the
     /// machine lacks something.
     pub says_nothing: bool,
+    /// Whether it does not have the function.
+    pub lacks_function: bool,
 }
 
 impl CandidateReport {
@@ -70,6 +72,7 @@ impl CandidateReport {
             text,
             object: print::row(candidate, comparison),
             says_nothing: false,
+            lacks_function: false,
         }
     }
 
@@ -81,7 +84,7 @@ impl CandidateReport {
             StatusCode::Unavailable | StatusCode::PermissionDenied | StatusCode::ResourceExhausted
         );
         let report = Self::without_result(Outcome::Failed, candidate, &first, advice::report(error));
-        Self { says_nothing, ..report }
+        Self { says_nothing, lacks_function: error.code() == StatusCode::NotFound, ..report }
     }
 
     /// A replacement that ended its process: `how`, and what was printed on standard error.
@@ -111,7 +114,17 @@ impl CandidateReport {
         let name = print::name(candidate);
         let object = print::row_without_result(&name, outcome, &text);
         let summary = format!("{}: {why}", outcome.name().replace('_', " "));
-        Self { outcome, is_slower: None, ratio: None, name, summary, text, object, says_nothing: false }
+        Self {
+            outcome,
+            is_slower: None,
+            ratio: None,
+            name,
+            summary,
+            text,
+            object,
+            says_nothing: false,
+            lacks_function: false,
+        }
     }
 
     /// Right ones by their ratio, then the others by outcome.

@@ -1,5 +1,6 @@
 //! Builds, checks and times the candidates of a search.
 
+use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use rehal_base::{Error, Result, StatusCode};
 use rehal_session::{
     BaseKind, BuiltPoint, Compiler, CompilerOptions, KernelLibrary, Measured, PointSource, Replacement,
     SearchEffort, SearchHost, SearchSpace, Selector, Substitution, Trial, TrialOutcome, build_kernel,
-    substitute_sources,
+    check_kernel_flags, substitute_sources,
 };
 use serde_json::{Map, Value};
 
@@ -47,6 +48,31 @@ pub(super) fn compiler(flags: &Flags, space: &SearchSpace) -> Result<Option<Comp
             .advise("leave it out; CC and RUSTC in the environment name the compilers of sources"))
         }
     }
+}
+
+/// Fails if the compiler refuses a flag of the space with each of its values: no point would compile.
+pub(super) fn check_flags(space: &SearchSpace, compiler: Option<&Compiler>) -> Result<()> {
+    let check = |flags: &Vec<String>| match (compiler, space.kind()) {
+        (Some(compiler), _) => compiler.check_flags(flags),
+        (None, BaseKind::Kernel(language)) => {
+            let mut options = CompilerOptions::default();
+            options.flags = flags.iter().map(OsString::from).collect();
+            check_kernel_flags(language, &options)
+        }
+        (None, BaseKind::Dispatch) => Ok(()),
+    };
+    for values in space.flags() {
+        let mut refused = None;
+        if !values
+            .iter()
+            .any(|flags| check(flags).map_err(|error| refused.get_or_insert(error).code()).is_ok())
+            && let Some(error) = refused
+        {
+            let shown = values[0].join(" ");
+            return Err(error.context(format!("'{shown}', of the space of '{}'", space.base().display())));
+        }
+    }
+    Ok(())
 }
 
 pub(super) struct TuneHost<'i> {
@@ -155,7 +181,11 @@ impl SearchHost for TuneHost<'_> {
                 }
                 Ok(BuiltPoint::Code(code))
             }
-            Err(error) if self.is_of_candidate(&error) => Ok(BuiltPoint::Failed(advice::report(&error))),
+            Err(error) if self.is_of_candidate(&error) => {
+                // Something else ended the compiler.
+                self.says_nothing = error.code() == StatusCode::Aborted;
+                Ok(BuiltPoint::Failed(advice::report(&error)))
+            }
             Err(error) => Err(error),
         }
     }
@@ -183,6 +213,14 @@ impl SearchHost for TuneHost<'_> {
             }
         };
         match compare_candidate(self.engine.invocation, &name, codes, self.limits, effort, watch) {
+            Ok(report) if report.lacks_function => {
+                let base = self.space.base().display();
+                Err(Error::invalid_argument(format!(
+                    "the base '{base}' replaces another function\n{}",
+                    report.text
+                ))
+                .advise("name the function that the base replaces: --function=NAME"))
+            }
             Ok(report) => {
                 self.says_nothing = report.says_nothing;
                 Ok(Some(measured(report)))
