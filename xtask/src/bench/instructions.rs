@@ -31,8 +31,9 @@ const PROFILE: &str = "oracle";
 const FILE: &str = "xtask/instructions.txt";
 /// How much a count of instructions may grow.
 const TOLERANCE: f64 = 0.03;
-/// How much a count of system calls or page faults may grow: threads make a few at any time.
-const SLACK: f64 = 0.1;
+/// How much a count of system calls or page faults may grow: a busy machine adds up to 0.15, a call in each
+/// iteration adds one.
+const SLACK: f64 = 0.5;
 /// How often a workload is counted until it has not grown. Threads that write captures and profiles take work
 /// over from the thread that is counted at times that vary by a few percent.
 const TRIES: u32 = 4;
@@ -46,7 +47,7 @@ const WITHOUT_KERNEL: [&str; 4] = ["sys_clock_gettime", "sys_getcpu", "sys_getti
 const HEAD: &str = "\
 # Instructions, system calls and page faults per iteration of short workloads, and the reason of each count.
 # `cargo xtask test --only instructions` fails if instructions grow by more than 3 %, or system calls or page
-# faults by more than 0.1; `cargo xtask bench --instructions --write REASON` replaces the rows that changed.
+# faults by more than 0.5; `cargo xtask bench --instructions --write REASON` replaces the rows that changed.
 # xtask/src/bench/instructions.rs says how they are counted.
 ";
 /// How the line of the file begins that has the versions.
@@ -514,8 +515,8 @@ mod tests {
         let change = |instructions, calls, faults| before.change(&row(instructions, calls, faults).counts);
         assert_eq!(change(1029.0, 0.01, 1.04), Change::Within);
         assert_eq!(change(1031.0, 0.0, 1.0), Change::Grown);
-        assert_eq!(change(1000.0, 0.2, 1.0), Change::Grown);
-        assert_eq!(change(1000.0, 0.0, 1.2), Change::Grown);
+        assert_eq!(change(1000.0, 0.6, 1.0), Change::Grown);
+        assert_eq!(change(1000.0, 0.0, 1.6), Change::Grown);
         assert_eq!(change(900.0, 0.0, 2.0), Change::Grown);
         assert_eq!(change(900.0, 0.0, 1.0), Change::Shrunk);
         assert_eq!(change(1000.0, 0.0, 0.0), Change::Shrunk);
