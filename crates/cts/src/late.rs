@@ -7,7 +7,6 @@
 
 #![allow(unsafe_code, reason = "unsafe.md lists it")]
 
-use std::any::Any;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -260,9 +259,5 @@ impl DeviceBackend for LateDevice {
 
     fn memory_statistics(&self) -> Option<MemoryStatistics> {
         self.base.memory_statistics()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -97,7 +97,7 @@ pub struct MappedRange {
 ///   accessed and unmapped while the device does not use it needs no other call, and a range that is mapped
 ///   for writing must not be written by the device or through another mapping in the meantime, unless it is
 ///   invalidated afterwards.
-pub trait BufferBackend: Send + Sync {
+pub trait BufferBackend: Any + Send + Sync {
     /// Maps a range for the host: memory whose byte 0 is the first mapped byte. The handle has checked the
     /// range and the access. The memory must stay valid until it is dropped, even if the buffer is dropped
     /// first: release it in the keeper of [`HostMemory::foreign`], not in [`BufferBackend::unmap`].
@@ -121,9 +121,6 @@ pub trait BufferBackend: Send + Sync {
 
     /// Marks the memory as deallocated; later use is an error.
     fn deallocate(&self) -> Result<()>;
-
-    /// The concrete backend, for downcasts by its driver.
-    fn as_any(&self) -> &dyn Any;
 }
 
 /// A shared handle to device memory or a subspan of it; cheap to clone.
@@ -251,7 +248,7 @@ impl Buffer {
     /// can map it and needs no flushes, and while the buffer is not allocated.
     #[inline]
     pub fn shared_memory(&self) -> Result<&Arc<HostMemory>> {
-        match self.backend().as_any().downcast_ref::<PlainBuffer>() {
+        match (self.backend() as &dyn Any).downcast_ref::<PlainBuffer>() {
             Some(plain) => plain.memory(),
             None => self.mapped_memory(),
         }
@@ -608,7 +605,7 @@ impl PlainBuffer {
     /// Reports the release of a queue's buffer to a profile's session: with its dealloca, or else when it is
     /// dropped. For the driver that just allocated it.
     pub fn set_profiled(buffer: &Buffer, allocation: ProfiledAllocation) {
-        if let Some(plain) = buffer.backend().as_any().downcast_ref::<Self>() {
+        if let Some(plain) = (buffer.backend() as &dyn Any).downcast_ref::<Self>() {
             // A buffer is allocated once.
             let _ = plain.profiled.set(Box::new(allocation));
         }
@@ -627,7 +624,7 @@ impl PlainBuffer {
     /// recorder's) and after a dealloca. For CPU drivers, and to track writes; others map, or use
     /// [`transfer`](crate::transfer).
     pub fn memory_of(buffer: &Buffer) -> Result<&Arc<HostMemory>> {
-        match buffer.backend().as_any().downcast_ref::<Self>() {
+        match (buffer.backend() as &dyn Any).downcast_ref::<Self>() {
             Some(plain) => plain.memory(),
             None => Err(Error::invalid_argument("the buffer belongs to another driver")),
         }
@@ -680,10 +677,6 @@ impl BufferBackend for PlainBuffer {
             allocation.deallocate();
         }
         Ok(())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

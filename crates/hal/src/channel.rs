@@ -19,15 +19,12 @@ pub struct ChannelParams<'a> {
 }
 
 /// A driver's implementation of a channel.
-pub trait ChannelBackend: Send + Sync {
+pub trait ChannelBackend: Any + Send + Sync {
     /// A channel of the participants with the same `color`, ordered by their keys.
     fn split(&self, color: i32, key: i32, flags: u64) -> Result<Channel>;
 
     /// This participant's rank and the number of participants.
     fn rank_and_count(&self) -> (i32, i32);
-
-    /// The concrete backend, for downcasts by its driver.
-    fn as_any(&self) -> &dyn Any;
 }
 
 /// A group of devices for collectives: a cheap clone of a shared object.

@@ -52,7 +52,7 @@ impl CommandBufferParams {
 
 /// A driver's implementation of a command buffer. Called in order, by one thread at a time: `begin`, any
 /// number of `record`, `end`.
-pub trait CommandBufferBackend: Send + Sync {
+pub trait CommandBufferBackend: Any + Send + Sync {
     /// Begins recording.
     fn begin(&self) -> Result<()>;
 
@@ -65,9 +65,6 @@ pub trait CommandBufferBackend: Send + Sync {
 
     /// Ends recording and finalizes the commands for execution.
     fn end(&self) -> Result<()>;
-
-    /// The concrete backend, for downcasts by its driver.
-    fn as_any(&self) -> &dyn Any;
 }
 
 /// A shared handle to commands that are recorded once and executed as often as the mode allows; cheap to

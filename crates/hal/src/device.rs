@@ -48,7 +48,7 @@ impl DeviceInfo {
 }
 
 /// A driver's implementation of a device. Every function may be called from any thread.
-pub trait DeviceBackend: Send + Sync {
+pub trait DeviceBackend: Any + Send + Sync {
     /// Its identity.
     fn info(&self) -> &DeviceInfo;
 
@@ -145,9 +145,6 @@ pub trait DeviceBackend: Send + Sync {
 
     /// Its allocation statistics; `None` if it does not keep any.
     fn memory_statistics(&self) -> Option<MemoryStatistics>;
-
-    /// The concrete backend, for downcasts by its driver.
-    fn as_any(&self) -> &dyn Any;
 }
 
 /// The error of a driver whose `device` lacks an optional feature, such as `channels`.

@@ -2,10 +2,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 /// A driver's implementation of an event.
-pub trait EventBackend: Send + Sync {
-    /// The concrete backend, for downcasts by its driver.
-    fn as_any(&self) -> &dyn Any;
-}
+pub trait EventBackend: Any + Send + Sync {}
 
 /// A point inside command buffers that later commands wait for: a cheap clone of a shared object.
 #[derive(Clone)]

@@ -89,7 +89,7 @@ pub struct FunctionParameter {
 }
 
 /// A driver's implementation of an executable.
-pub trait ExecutableBackend: Send + Sync {
+pub trait ExecutableBackend: Any + Send + Sync {
     /// The executable's own name, or empty.
     fn name(&self) -> &str;
 
@@ -98,9 +98,6 @@ pub trait ExecutableBackend: Send + Sync {
 
     /// The ordinal of the function with this name; see [`FunctionInfo::find`].
     fn lookup(&self, name: &str) -> Option<u32>;
-
-    /// The concrete backend, for downcasts by its driver.
-    fn as_any(&self) -> &dyn Any;
 }
 
 /// Code prepared for a device: a cheap clone of a shared object.

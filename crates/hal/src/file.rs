@@ -6,15 +6,12 @@ use rehal_base::{Error, HostMemory, Range, Result};
 use crate::flags::MemoryAccess;
 
 /// A driver's implementation of a file.
-pub trait FileBackend: Send + Sync {
+pub trait FileBackend: Any + Send + Sync {
     /// Fills `range` of `target` with the bytes at `offset`; fails if the file is too short.
     fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()>;
 
     /// Writes `range` of `source` at `offset`.
     fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()>;
-
-    /// The concrete backend, for downcasts by its driver.
-    fn as_any(&self) -> &dyn Any;
 }
 
 /// Bytes outside of device memory that queues read and write: a cheap clone of a shared object.
@@ -137,10 +134,6 @@ impl FileBackend for HostFile {
                 .map_err(|error| Error::io("writing a file", &error)),
             Self::Memory(memory) => memory.copy_from(offset, source, range.offset, range.length),
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -13,7 +13,7 @@ use crate::profile::LazyId;
 pub type WaitCallback = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// A driver's implementation of a semaphore. Every function may be called from any thread.
-pub trait SemaphoreBackend: Send + Sync {
+pub trait SemaphoreBackend: Any + Send + Sync {
     /// The current payload, or the failure.
     fn query(&self) -> Result<u64>;
 
@@ -37,9 +37,6 @@ pub trait SemaphoreBackend: Send + Sync {
     /// A callback that blocks delays what its thread does next, other callbacks among it: hand work that
     /// takes long, or waits for what the program does elsewhere, to a thread.
     fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration;
-
-    /// The concrete backend, for downcasts by its driver.
-    fn as_any(&self) -> &dyn Any;
 }
 
 /// A timeline that queues and hosts wait for and signal: a cheap clone of a shared object.

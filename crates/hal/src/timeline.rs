@@ -3,7 +3,6 @@
 //! Callbacks of reached timepoints run one after another on the thread that reached them, never nested.
 //! Dropping a `Registration` cancels its callback, so that a wait which times out leaves nothing registered.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -192,10 +191,6 @@ impl SemaphoreBackend for Timeline {
         drop(state);
         run_callbacks([callback], &outcome);
         Registration::done()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

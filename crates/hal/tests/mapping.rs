@@ -1,6 +1,5 @@
 //! The calls that a driver receives for mappings: each is unmapped once, however it ends.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -62,10 +61,6 @@ impl BufferBackend for Counting {
 
     fn deallocate(&self) -> Result<()> {
         Ok(())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -1,5 +1,6 @@
 //! Timelines in isolation: values, failures, callbacks and cancellation.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -42,7 +43,7 @@ fn timeline() -> Semaphore {
 }
 
 fn registered(semaphore: &Semaphore) -> usize {
-    semaphore.backend().as_any().downcast_ref::<Timeline>().unwrap().registered_callbacks()
+    (semaphore.backend() as &dyn Any).downcast_ref::<Timeline>().unwrap().registered_callbacks()
 }
 
 fn at(semaphore: &Semaphore, value: u64) -> Timepoint<&Semaphore> {

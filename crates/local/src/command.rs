@@ -109,7 +109,7 @@ impl LocalCommands {
     /// The backend of a command buffer created by this driver.
     #[inline]
     pub(crate) fn of(command_buffer: &CommandBuffer) -> Result<&Self> {
-        command_buffer.backend().as_any().downcast_ref().ok_or_else(of_another_driver)
+        (command_buffer.backend() as &dyn Any).downcast_ref().ok_or_else(of_another_driver)
     }
 
     /// Frees this thread's free list.
@@ -198,10 +198,6 @@ impl CommandBufferBackend for LocalCommands {
             let _ = self.ready.set(recording);
         }
         Ok(())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -149,7 +149,7 @@ impl LocalTask {
 
 /// The workers of a device, if its options describe the same as these.
 fn shared(device: &Device, options: &LocalTaskOptions) -> Option<Workers> {
-    let device: &LocalDevice = device.backend().as_any().downcast_ref()?;
+    let device: &LocalDevice = (device.backend() as &dyn Any).downcast_ref()?;
     match &device.executor {
         Executor::Task { workers, description: Some(its), .. } if its.describes_workers_of(options) => {
             Some(workers.clone())
@@ -174,7 +174,7 @@ fn info(name: &str) -> DeviceInfo {
 /// Whether a device is one of this crate: buffers that it imports are the imported memory, which only the
 /// processor accesses.
 pub(crate) fn is_local(device: &Device) -> bool {
-    device.backend().as_any().is::<LocalDevice>()
+    (device.backend() as &dyn Any).is::<LocalDevice>()
 }
 
 impl LocalDevice {
@@ -480,17 +480,9 @@ impl DeviceBackend for LocalDevice {
     fn memory_statistics(&self) -> Option<MemoryStatistics> {
         Some(self.memory.statistics())
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 /// An event. Commands on events end a stage of their command buffer, so it has no state.
 struct LocalEvent;
 
-impl EventBackend for LocalEvent {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
+impl EventBackend for LocalEvent {}

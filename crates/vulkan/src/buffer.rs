@@ -61,9 +61,7 @@ impl VulkanBuffer {
 
     /// The buffer, if it is one of this driver. Fails otherwise.
     pub(crate) fn of(buffer: &Buffer) -> Result<&Self> {
-        buffer
-            .backend()
-            .as_any()
+        (buffer.backend() as &dyn Any)
             .downcast_ref()
             .ok_or_else(|| Error::invalid_argument("the buffer belongs to a device of another driver"))
     }
@@ -163,9 +161,5 @@ impl BufferBackend for VulkanBuffer {
 
     fn deallocate(&self) -> Result<()> {
         self.take().map(drop)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -1,6 +1,5 @@
 //! A device: what programs ask of it, and how submissions are issued.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -410,24 +409,16 @@ impl DeviceBackend for VulkanDevice {
     fn memory_statistics(&self) -> Option<MemoryStatistics> {
         Some(self.core.counters().statistics())
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 /// The queues of a device.
 #[cfg(test)]
 pub(crate) fn core_of(device: &Device) -> Arc<Core> {
-    let device: Option<&VulkanDevice> = device.backend().as_any().downcast_ref();
+    let device: Option<&VulkanDevice> = (device.backend() as &dyn std::any::Any).downcast_ref();
     device.map(|device| device.core.clone()).unwrap()
 }
 
 /// An event. Waits for events are barriers, so it has no state.
 struct VulkanEvent;
 
-impl EventBackend for VulkanEvent {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
+impl EventBackend for VulkanEvent {}

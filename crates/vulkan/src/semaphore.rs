@@ -53,7 +53,7 @@ impl VulkanSemaphore {
 
     /// The semaphore, if it is one of the device with this `core`.
     pub(crate) fn of<'s>(semaphore: &'s Semaphore, core: &Core) -> Option<&'s Self> {
-        let mine: &Self = semaphore.backend().as_any().downcast_ref()?;
+        let mine: &Self = (semaphore.backend() as &dyn Any).downcast_ref()?;
         std::ptr::eq(Arc::as_ptr(&mine.core), core).then_some(mine)
     }
 
@@ -154,9 +154,5 @@ impl SemaphoreBackend for VulkanSemaphore {
         let registration = self.timeline.on_reached(value, callback);
         self.watch(value);
         registration
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

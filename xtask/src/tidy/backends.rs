@@ -42,7 +42,8 @@ fn traits(code: &str) -> impl Iterator<Item = Trait<'_>> {
     starts.map(|(at, word)| {
         let rest = &code[at..];
         let name = rest[word.len()..].split(|c: char| !c.is_alphanumeric() && c != '_').next();
-        let end = rest.find("\n}").unwrap_or(rest.len());
+        let is_empty = rest.lines().next().is_some_and(|line| line.ends_with("{}"));
+        let end = rest.find(if is_empty { "\n" } else { "\n}" }).unwrap_or(rest.len());
         Trait {
             name: name.unwrap_or_default(),
             line: 1 + code[..at].matches('\n').count(),
@@ -57,6 +58,7 @@ mod tests {
     use super::*;
 
     const TEXT: &str = "\
+pub trait EmptyBackend: Send + Sync {}
 /// A trait with fn in its comment { }
 pub trait AbacusBackend: Send + Sync {
     /// Declared.
@@ -94,7 +96,7 @@ trait OtherBackend {
         ]);
         let found: Vec<_> =
             no_default_bodies(&tree).into_iter().map(|it| (it.path, it.line, it.what)).collect();
-        let expected = [(9, "AbacusBackend::trim has"), (25, "OtherBackend::other has")];
+        let expected = [(10, "AbacusBackend::trim has"), (26, "OtherBackend::other has")];
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for ((path, line, what), (expected_line, start)) in found.iter().zip(expected) {
             assert_eq!((path.as_str(), *line), ("crates/hal/src/abacus.rs", expected_line));

@@ -43,7 +43,7 @@ impl DiscreteBuffer {
 
     /// The underlying buffer of a handle of this kind of device.
     pub fn base_of(buffer: &Buffer) -> Result<&Buffer> {
-        match buffer.backend().as_any().downcast_ref::<Self>() {
+        match (buffer.backend() as &dyn Any).downcast_ref::<Self>() {
             Some(discrete) => Ok(&discrete.base),
             None => Err(Error::invalid_argument("the buffer belongs to another driver")),
         }
@@ -92,9 +92,5 @@ impl BufferBackend for DiscreteBuffer {
 
     fn deallocate(&self) -> Result<()> {
         self.base.backend().deallocate()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -15,7 +15,7 @@ pub(super) struct DiscreteCommands {
 impl DiscreteCommands {
     /// The underlying command buffer of a handle of this kind of device.
     pub fn base_of(commands: &CommandBuffer) -> Result<&CommandBuffer> {
-        match commands.backend().as_any().downcast_ref::<Self>() {
+        match (commands.backend() as &dyn Any).downcast_ref::<Self>() {
             Some(discrete) => Ok(&discrete.base),
             None => Err(Error::invalid_argument("the command buffer belongs to another driver")),
         }
@@ -38,9 +38,5 @@ impl CommandBufferBackend for DiscreteCommands {
 
     fn end(&self) -> Result<()> {
         self.base.backend().end()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

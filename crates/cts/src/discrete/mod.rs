@@ -12,8 +12,6 @@ mod buffer;
 mod command_buffer;
 mod names;
 
-use std::any::Any;
-
 use bumpalo::Bump;
 use rehal_base::{Error, HostMemory, Result};
 use rehal_hal::profile::{ProfileData, ProfileRequest};
@@ -171,9 +169,5 @@ impl DeviceBackend for DiscreteDevice {
 
     fn memory_statistics(&self) -> Option<MemoryStatistics> {
         self.base.memory_statistics()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -1,7 +1,5 @@
 //! The suite's kernels as Rust functions. "Code" is the kernel's name, padded.
 
-use std::any::Any;
-
 use rehal_base::{Error, Result};
 use rehal_hal::{ExecutableBackend, FunctionInfo};
 
@@ -94,10 +92,6 @@ impl ExecutableBackend for MemoryExecutable {
 
     fn lookup(&self, name: &str) -> Option<u32> {
         FunctionInfo::find(&self.infos, name)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -4,7 +4,6 @@
 mod kernels;
 mod step;
 
-use std::any::Any;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -185,10 +184,6 @@ impl DeviceBackend for MemoryDevice {
     fn memory_statistics(&self) -> Option<MemoryStatistics> {
         None
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 /// A submission in flight.
@@ -276,19 +271,11 @@ impl CommandBufferBackend for Commands {
         let steps = std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner));
         self.ready.set(steps).map_err(|_| Error::failed_precondition("ended twice"))
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 struct Mark;
 
-impl EventBackend for Mark {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
+impl EventBackend for Mark {}
 
 /// A timeline that accepts a signal which does not increase its payload.
 struct Careless(Timeline);
@@ -309,8 +296,5 @@ impl SemaphoreBackend for Careless {
     }
     fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
         self.0.on_reached(value, callback)
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -1,5 +1,6 @@
 use rehal_base::{Error, Range, Result, StatusCode};
 use rehal_hal::*;
+use std::any::Any;
 
 use super::kernels::MemoryExecutable;
 use super::{Commands, Fault};
@@ -91,7 +92,7 @@ impl Step {
                 let table =
                     bindings.of(&store.lists.buffer_refs).iter().map(entry).collect::<Result<Vec<_>>>()?;
                 let commands = &store.command_buffers[*command_buffer as usize];
-                let commands = commands.backend().as_any().downcast_ref::<Commands>();
+                let commands = (commands.backend() as &dyn Any).downcast_ref::<Commands>();
                 commands
                     .ok_or_else(|| Error::invalid_argument("the command buffer belongs to another device"))?
                     .run(&table)
@@ -149,7 +150,7 @@ impl Step {
 
     fn dispatch(&self, dispatch: &Dispatch<Indexed>, table: &[Option<BufferSlice>]) -> Result<()> {
         let executable = &self.store.executables[dispatch.executable as usize];
-        let executable = executable.backend().as_any().downcast_ref::<MemoryExecutable>();
+        let executable = (executable.backend() as &dyn Any).downcast_ref::<MemoryExecutable>();
         let executable =
             executable.ok_or_else(|| Error::invalid_argument("the executable belongs to another device"))?;
         let slice = |reference: &BufferRef<u32>| self.slice(reference, table);

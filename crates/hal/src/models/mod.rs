@@ -30,6 +30,7 @@ mod of_pending;
 mod of_timelines;
 mod of_waits;
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -44,7 +45,7 @@ fn at(semaphore: &Semaphore, value: u64) -> Timepoint<&Semaphore> {
 }
 
 fn registered(semaphore: &Semaphore) -> usize {
-    semaphore.backend().as_any().downcast_ref::<timeline::Timeline>().unwrap().registered_callbacks()
+    (semaphore.backend() as &dyn Any).downcast_ref::<timeline::Timeline>().unwrap().registered_callbacks()
 }
 
 /// Counts events of a model. Not a step of the model: reading it does not synchronize with other threads.

@@ -97,7 +97,7 @@ impl LocalExecutable {
     /// The backend of an executable created by this driver.
     #[inline]
     pub(crate) fn of(executable: &Executable) -> Result<&Self> {
-        executable.backend().as_any().downcast_ref().ok_or_else(of_another_driver)
+        (executable.backend() as &dyn Any).downcast_ref().ok_or_else(of_another_driver)
     }
 
     /// Runs a function over all of its workgroups, timed by `clock`.
@@ -277,10 +277,6 @@ impl ExecutableBackend for LocalExecutable {
 
     fn lookup(&self, name: &str) -> Option<u32> {
         FunctionInfo::find(self.functions(), name)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
@@ -89,9 +88,5 @@ impl SemaphoreBackend for TaskSemaphore {
 
     fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
         self.timeline.on_reached(value, callback)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -111,9 +110,6 @@ impl BufferBackend for QueueOwned {
     fn deallocate(&self) -> Result<()> {
         self.1.store(true, Ordering::Relaxed);
         Ok(())
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::sync::Arc;
 
 use rehal_base::{Error, HostMemory, Range, Result};
@@ -139,10 +138,6 @@ impl BufferBackend for RecordedBuffer {
 
     fn deallocate(&self) -> Result<()> {
         self.base.backend().deallocate()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

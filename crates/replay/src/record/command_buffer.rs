@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -100,10 +99,6 @@ impl CommandBufferBackend for RecordedCommandBuffer {
         let outcome = self.base.backend().end();
         self.record_host_op(&outcome, &HostOp::EndCommandBuffer { command_buffer: self.id });
         outcome
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -412,10 +411,6 @@ impl DeviceBackend for RecordedDevice {
 
     fn memory_statistics(&self) -> Option<MemoryStatistics> {
         self.base.backend().memory_statistics()
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::sync::Arc;
 
 use rehal_hal::{Event, EventBackend};
@@ -20,11 +19,7 @@ impl RecordedEvent {
     }
 }
 
-impl EventBackend for RecordedEvent {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
+impl EventBackend for RecordedEvent {}
 
 impl RecordedObject for RecordedEvent {
     const NAME: &'static str = "an event";

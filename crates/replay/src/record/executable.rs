@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -45,10 +44,6 @@ impl ExecutableBackend for RecordedExecutable {
         let op = InfoOp::QueryExecutable { executable: self.id, query: ExecutableQuery::LookupFunction };
         self.stream.with_log(|log| log.calls(self.device, status as u32, |put| encode::info_op(&op, put)));
         found
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

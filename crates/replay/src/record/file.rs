@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -57,10 +56,6 @@ impl FileBackend for RecordedFile {
 
     fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
         self.base.backend().write_at(offset, source, range)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

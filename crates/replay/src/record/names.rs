@@ -1,3 +1,4 @@
+use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub(super) trait RecordedObject: 'static {
 
 /// The recorded object behind `backend`; fails for objects of another device or recorder.
 #[inline]
-fn recorded<'a, T: RecordedObject>(stream: &Arc<Stream>, backend: &'a dyn std::any::Any) -> Result<&'a T> {
+fn recorded<'a, T: RecordedObject>(stream: &Arc<Stream>, backend: &'a dyn Any) -> Result<&'a T> {
     match backend.downcast_ref::<T>() {
         Some(object) if Arc::ptr_eq(object.stream(), stream) => Ok(object),
         _ => Err(foreign(T::NAME)),
@@ -47,7 +48,7 @@ macro_rules! lookups {
     ($($function:ident: $handle:ident => $recorded:ident;)*) => {$(
         #[inline]
         pub(super) fn $function<'a>(stream: &Arc<Stream>, handle: &'a $handle) -> Result<&'a $recorded> {
-            recorded(stream, handle.backend().as_any())
+            recorded(stream, handle.backend())
         }
     )*};
 }

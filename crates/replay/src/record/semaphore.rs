@@ -1,4 +1,3 @@
-use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -148,10 +147,6 @@ impl SemaphoreBackend for RecordedSemaphore {
 
     fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
         self.base.on_reached(value, callback)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -323,10 +323,6 @@ impl DeviceBackend for TestDevice {
     fn memory_statistics(&self) -> Option<MemoryStatistics> {
         None
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 impl ExecutableBackend for FakeCode {
@@ -341,10 +337,6 @@ impl ExecutableBackend for FakeCode {
     fn lookup(&self, name: &str) -> Option<u32> {
         FunctionInfo::find(&self.functions, name)
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 #[derive(Default)]
@@ -354,15 +346,11 @@ struct TestEvent {
 
 impl TestEvent {
     fn of(event: &Event) -> &Self {
-        event.backend().as_any().downcast_ref().unwrap()
+        (event.backend() as &dyn Any).downcast_ref().unwrap()
     }
 }
 
-impl EventBackend for TestEvent {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
+impl EventBackend for TestEvent {}
 
 #[derive(Default)]
 struct Commands {
@@ -391,10 +379,6 @@ impl CommandBufferBackend for Commands {
 
     fn end(&self) -> Result<()> {
         Ok(())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -433,7 +417,7 @@ impl Stored<'_> {
                 };
                 let table =
                     bindings.of(&store.lists.buffer_refs).iter().map(entry).collect::<Result<Vec<_>>>()?;
-                let commands = store.command_buffers[*command_buffer as usize].backend().as_any();
+                let commands: &dyn Any = store.command_buffers[*command_buffer as usize].backend();
                 let commands = commands.downcast_ref::<Commands>().unwrap();
                 let Recording { store, commands } = &*commands.recording.lock().unwrap();
                 let stored = Stored { store, table: &table, log: self.log };
@@ -485,7 +469,7 @@ impl Stored<'_> {
             WorkgroupCount::Static(count) => *count,
             WorkgroupCount::Indirect(buffer) => read_count(&self.slice(buffer)?)?,
         };
-        let executable = executables[dispatch.executable as usize].backend().as_any();
+        let executable: &dyn Any = executables[dispatch.executable as usize].backend();
         let code: &FakeCode = executable.downcast_ref().unwrap();
         let function = &code.functions[dispatch.function as usize];
         if function.name == "fails" {

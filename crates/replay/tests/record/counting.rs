@@ -1,6 +1,5 @@
 //! A device that counts the calls of every function, with minimal behaviour.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -192,10 +191,6 @@ impl DeviceBackend for Counting {
         self.calls.count("DeviceBackend::memory_statistics");
         Some(MemoryStatistics::default())
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 /// The device's memory. A mapping is a copy, and the device immediately overwrites bytes that are flushed.
@@ -239,10 +234,6 @@ impl BufferBackend for CountingBuffer {
         self.calls.count("BufferBackend::deallocate");
         Ok(())
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 struct CountingSemaphore {
@@ -275,10 +266,6 @@ impl SemaphoreBackend for CountingSemaphore {
         self.calls.count("SemaphoreBackend::on_reached");
         self.timeline.on_reached(value, callback)
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 struct CountingCommands {
@@ -304,20 +291,12 @@ impl CommandBufferBackend for CountingCommands {
         self.calls.count("CommandBufferBackend::end");
         Ok(())
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 /// An event, which has no functions to count.
 struct Mark;
 
-impl EventBackend for Mark {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
+impl EventBackend for Mark {}
 
 struct CountingChannel {
     calls: Calls,
@@ -332,10 +311,6 @@ impl ChannelBackend for CountingChannel {
     fn rank_and_count(&self) -> (i32, i32) {
         self.calls.count("ChannelBackend::rank_and_count");
         (1, 2)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
@@ -359,10 +334,6 @@ impl ExecutableBackend for CountingExecutable {
         self.calls.count("ExecutableBackend::lookup");
         FunctionInfo::find(&self.functions, name)
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 struct CountingFile {
@@ -379,9 +350,5 @@ impl FileBackend for CountingFile {
     fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
         self.calls.count("FileBackend::write_at");
         self.file.write_at(offset, source, range)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -15,9 +15,6 @@ use crate::counting::{self, Calls};
 /// Drivers find and create devices; a recorder wraps the devices that they created.
 const NOT_WRAPPED: [&str; 1] = ["DriverBackend"];
 
-/// Functions that are not forwarded: a recorder downcasts to its own objects with them.
-const OWN: [&str; 1] = ["as_any"];
-
 /// Checks that each call through the recorder is one call of the base device.
 struct Forwarding {
     calls: Calls,
@@ -247,7 +244,7 @@ fn declared() -> BTreeSet<String> {
             let function = line.strip_prefix("unsafe ").unwrap_or(line).strip_prefix("fn ");
             if let (Some(name), Some(function)) = (inside, function) {
                 let function = function.split(['(', '<']).next().unwrap();
-                if !OWN.contains(&function) && !NOT_WRAPPED.contains(&name) {
+                if !NOT_WRAPPED.contains(&name) {
                     declared.insert(format!("{name}::{function}"));
                 }
             }

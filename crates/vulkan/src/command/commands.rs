@@ -53,7 +53,7 @@ impl VulkanCommands {
 
     /// The backend of a command buffer of this driver.
     pub(crate) fn of(command_buffer: &CommandBuffer) -> Result<&Self> {
-        command_buffer.backend().as_any().downcast_ref().ok_or_else(|| {
+        (command_buffer.backend() as &dyn Any).downcast_ref().ok_or_else(|| {
             Error::invalid_argument("the command buffer belongs to a device of another driver")
         })
     }
@@ -271,10 +271,6 @@ impl CommandBufferBackend for VulkanCommands {
         // The handle ensures that a command buffer is recorded once, so this is the first value.
         let _ = self.ready.set(recording);
         Ok(())
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -119,7 +119,7 @@ impl VulkanExecutable {
 
     /// The executable, if it was prepared for this device. Fails otherwise.
     pub(crate) fn of<'e>(executable: &'e Executable, gpu: &Gpu) -> Result<&'e Self> {
-        match executable.backend().as_any().downcast_ref::<Self>() {
+        match (executable.backend() as &dyn Any).downcast_ref::<Self>() {
             Some(mine) if std::ptr::eq(Arc::as_ptr(&mine.parts.gpu), gpu) => Ok(mine),
             _ => Err(Error::invalid_argument("the executable was prepared for another device")),
         }
@@ -147,10 +147,6 @@ impl ExecutableBackend for VulkanExecutable {
 
     fn lookup(&self, name: &str) -> Option<u32> {
         FunctionInfo::find(&self.functions, name)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 
