@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use rehal_base::{Error, HostMemory, Range, Result, StatusCode};
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferMode, CommandBufferParams,
-    CommandCategories, Device, DeviceGroup, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY, Queue, Semaphore,
-    SemaphoreFlags, transfer,
+    Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferParams, CommandCategories, Device,
+    DeviceGroup, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags, transfer,
 };
 
 use crate::check::{equal, holds, refused, same_bytes};
@@ -236,10 +235,8 @@ fn buffers_in_command_buffers(pair: &Pair<'_>) -> Result<()> {
     let bytes = noise(64, 2);
     let (source, target) = (pair.buffer(&bytes)?, pair.buffer(&[0; 128])?);
     let commands = pair.there.create_command_buffer(CommandBufferParams {
-        mode: CommandBufferMode::empty(),
         categories: CommandCategories::TRANSFER,
-        affinity: QUEUE_AFFINITY_ANY,
-        binding_capacity: 1,
+        ..CommandBufferParams::default().slots(1)
     })?;
     commands.begin()?;
     let recorded = commands.record(&Command::Copy {

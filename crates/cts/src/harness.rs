@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use rehal_base::{Result, StatusCode};
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, CommandBuffer, CommandBufferMode,
-    CommandBufferParams, CommandCategories, Device, Executable, ExecutableParams, MemoryAccess, MemoryType,
-    QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags, WorkgroupSchedule,
+    Buffer, BufferParams, BufferRef, BufferUsage, CommandBuffer, CommandBufferMode, CommandBufferParams,
+    CommandCategories, Device, Executable, ExecutableParams, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY,
+    Queue, Semaphore, SemaphoreFlags, WorkgroupSchedule,
 };
 
 use crate::check;
@@ -187,24 +187,13 @@ impl<'s> Harness<'s> {
         workgroups: WorkgroupSchedule,
     ) -> Result<Executable> {
         let data = self.subject.kernel(kernel, format)?;
-        let params = params(format, &data);
-        self.subject.prepare(&self.device, &ExecutableParams { workgroups, ..params })
+        let params = ExecutableParams { workgroups, ..ExecutableParams::new(format, &data) };
+        self.subject.prepare(&self.device, &params)
     }
 
     /// Prepares code.
     pub(crate) fn prepare_bytes(&self, data: &[u8], format: &str, constants: &[u32]) -> Result<Executable> {
-        self.subject.prepare(&self.device, &ExecutableParams { constants, ..params(format, data) })
-    }
-}
-
-fn params<'a>(format: &'a str, data: &'a [u8]) -> ExecutableParams<'a> {
-    ExecutableParams {
-        label: "",
-        affinity: QUEUE_AFFINITY_ANY,
-        caching_mode: CachingMode::empty(),
-        format,
-        data,
-        constants: &[],
-        workgroups: WorkgroupSchedule::All,
+        self.subject
+            .prepare(&self.device, &ExecutableParams { constants, ..ExecutableParams::new(format, data) })
     }
 }

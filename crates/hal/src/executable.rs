@@ -27,6 +27,21 @@ pub struct ExecutableParams<'a> {
     pub workgroups: WorkgroupSchedule,
 }
 
+impl<'a> ExecutableParams<'a> {
+    /// For any queue, without a label, flags and constants.
+    pub fn new(format: &'a str, data: &'a [u8]) -> Self {
+        Self {
+            label: "",
+            affinity: QUEUE_AFFINITY_ANY,
+            caching_mode: CachingMode::empty(),
+            format,
+            data,
+            constants: &[],
+            workgroups: WorkgroupSchedule::All,
+        }
+    }
+}
+
 /// Which workgroups of each dispatch run, and in which order: tools use it to tell whether workgroups depend
 /// on each other, which those of a correct kernel do not. Workgroups are numbered with x fastest, then y,
 /// then z.
@@ -48,7 +63,7 @@ pub enum WorkgroupSchedule {
 }
 
 /// The reflected properties of a function of an executable.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionInfo {
     /// Its name, or empty.
     pub name: String,

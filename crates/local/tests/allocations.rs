@@ -6,8 +6,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rehal_hal::{
-    BufferParams, BufferRef, Command, CommandBufferMode, CommandBufferParams, CommandCategories,
-    ExecutionStage, Live, QUEUE_AFFINITY_ANY, SemaphoreFlags,
+    BufferParams, BufferRef, Command, CommandBufferParams, CommandCategories, ExecutionStage, Live,
+    QUEUE_AFFINITY_ANY, SemaphoreFlags,
 };
 use rehal_local::{LocalTask, LocalTaskOptions, Topology};
 
@@ -41,10 +41,8 @@ fn issuing_a_command_buffer_with_a_binding_table_allocates_nothing() {
     let device = LocalTask::create(options).unwrap();
     let buffers = [(); 3].map(|()| device.allocate_buffer(BufferParams::default(), BYTES).unwrap());
     let params = CommandBufferParams {
-        mode: CommandBufferMode::empty(),
         categories: CommandCategories::TRANSFER,
-        affinity: QUEUE_AFFINITY_ANY,
-        binding_capacity: 12,
+        ..CommandBufferParams::default().slots(12)
     };
     let commands = device.create_command_buffer(params).unwrap();
     commands.begin().unwrap();

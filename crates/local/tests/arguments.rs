@@ -4,8 +4,8 @@
 
 use rehal_base::StatusCode;
 use rehal_hal::{
-    BufferParams, BufferRef, CachingMode, Command, CommandBufferMode, CommandBufferParams, CommandCategories,
-    Dispatch, DispatchFlags, ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupCount, WorkgroupSchedule,
+    BufferParams, BufferRef, Command, CommandBufferMode, CommandBufferParams, Dispatch, DispatchFlags,
+    ExecutableParams, QUEUE_AFFINITY_ANY,
 };
 use rehal_local::LocalSync;
 
@@ -13,15 +13,8 @@ use rehal_local::LocalSync;
 fn driver_specific_arguments_are_rejected() {
     let device = LocalSync::create(Default::default());
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/constants.embedded.elf");
-    let params = ExecutableParams {
-        label: "",
-        affinity: QUEUE_AFFINITY_ANY,
-        caching_mode: CachingMode::empty(),
-        format: "embedded-elf-x86_64",
-        data: &std::fs::read(path).unwrap(),
-        constants: &[],
-        workgroups: WorkgroupSchedule::All,
-    };
+    let data = std::fs::read(path).unwrap();
+    let params = ExecutableParams::new("embedded-elf-x86_64", &data);
     // SAFETY: our fixture.
     let executable = unsafe { device.backend().prepare_executable(&params) }.unwrap();
     let output = device.allocate_buffer(BufferParams::default(), 16).unwrap();
@@ -33,21 +26,13 @@ fn driver_specific_arguments_are_rejected() {
         let bindings = [BufferRef::whole(&output)];
         let constants = [1u8; 16];
         let dispatch = Dispatch {
-            executable: &executable,
-            function: 0,
-            workgroup_size: [0; 3],
-            workgroup_count: WorkgroupCount::Static([1; 3]),
-            dynamic_local_memory: 0,
-            constants: &constants[..],
-            bindings: &bindings[..],
             flags,
+            ..Dispatch::new(&executable, 0, [1; 3]).constants(&constants[..]).bindings(&bindings[..])
         };
         for mode in [CommandBufferMode::ONE_SHOT, CommandBufferMode::ALLOW_INLINE_EXECUTION] {
             let params = CommandBufferParams {
                 mode: mode | CommandBufferMode::ONE_SHOT,
-                categories: CommandCategories::all(),
-                affinity: QUEUE_AFFINITY_ANY,
-                binding_capacity: 0,
+                ..CommandBufferParams::default()
             };
             let commands = device.create_command_buffer(params).unwrap();
             commands.begin().unwrap();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{
-    BufferParams, BufferRef, Command, CommandBufferMode, CommandBufferParams, CommandCategories, Device,
-    HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, Timepoint,
+    BufferParams, BufferRef, Command, CommandBufferParams, Device, HostCall, HostCallFlags,
+    QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, Timepoint,
 };
 use rehal_local::LocalSync;
 
@@ -119,14 +119,7 @@ fn releasing_a_device_fails_pending_submissions_with_buffers() {
     let device = device();
     let (gate, done) = (semaphore(&device), semaphore(&device));
     let buffer = device.allocate_buffer(BufferParams::default(), 16).unwrap();
-    let commands = device
-        .create_command_buffer(CommandBufferParams {
-            mode: CommandBufferMode::empty(),
-            categories: CommandCategories::all(),
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 0,
-        })
-        .unwrap();
+    let commands = device.create_command_buffer(CommandBufferParams::default()).unwrap();
     commands.begin().unwrap();
     let (target, flags) = (BufferRef::from(&buffer), 0);
     commands.record(&Command::Fill { target, pattern: &[7], flags }).unwrap();

@@ -13,8 +13,8 @@ use rehal_hal::profile::{
     WorkerSpan,
 };
 use rehal_hal::{
-    BufferParams, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
-    CommandCategories, Device, FunctionInfo, QUEUE_AFFINITY_ANY, SemaphoreFlags,
+    BufferParams, BufferRef, Command, CommandBuffer, CommandBufferParams, Device, FunctionInfo,
+    QUEUE_AFFINITY_ANY, SemaphoreFlags,
 };
 use rehal_local::LocalSync;
 use support::commands::{barrier, dispatch, load};
@@ -58,12 +58,7 @@ impl ProfileSink for Sink {
 
 /// A command buffer that is being recorded.
 fn command_buffer(device: &Device) -> CommandBuffer {
-    let params = CommandBufferParams {
-        mode: CommandBufferMode::empty(),
-        categories: CommandCategories::all(),
-        affinity: QUEUE_AFFINITY_ANY,
-        binding_capacity: 0,
-    };
+    let params = CommandBufferParams::default();
     let commands = device.create_command_buffer(params).unwrap();
     commands.begin().unwrap();
     commands

@@ -13,9 +13,8 @@ use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
-    CommandCategories, Device, Driver, Executable, HostCall, HostCallFlags, OptionSet, QUEUE_AFFINITY_ANY,
-    Semaphore, SemaphoreFlags,
+    Buffer, BufferParams, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams, Device,
+    Driver, Executable, HostCall, HostCallFlags, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
 };
 use rehal_local::{
     LocalSync, LocalTask, LocalTaskDriver, LocalTaskOptions, Topology, WorkerOptions, Workers,
@@ -81,14 +80,8 @@ fn commands_of(
     mode: CommandBufferMode,
     record: impl FnOnce(&CommandBuffer),
 ) -> CommandBuffer {
-    let commands = device
-        .create_command_buffer(CommandBufferParams {
-            mode,
-            categories: CommandCategories::TRANSFER | CommandCategories::DISPATCH,
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 0,
-        })
-        .unwrap();
+    let commands =
+        device.create_command_buffer(CommandBufferParams { mode, ..CommandBufferParams::default() }).unwrap();
     commands.begin().unwrap();
     record(&commands);
     commands.end().unwrap();

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use rehal_base::{Result, StatusCode};
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Executable,
-    ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupCount, WorkgroupSchedule,
+    Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, Executable, ExecutableParams,
+    QUEUE_AFFINITY_ANY,
 };
 use rehal_local::LocalSync;
 use rehal_vm::ModuleFile;
@@ -21,13 +21,9 @@ fn fixture(path: &str) -> Vec<u8> {
 
 fn prepare(device: &Device, data: &[u8], constants: &[u32]) -> Result<Executable> {
     let params = ExecutableParams {
-        label: "",
-        affinity: QUEUE_AFFINITY_ANY,
         caching_mode: CachingMode::ALLOW_OPTIMIZATION,
-        format: FORMAT,
-        data,
         constants,
-        workgroups: WorkgroupSchedule::All,
+        ..ExecutableParams::new(FORMAT, data)
     };
     // SAFETY: verified VM programs access only their arguments.
     unsafe { device.backend().prepare_executable(&params) }
@@ -51,16 +47,11 @@ impl Call<'_> {
     fn run(&self, device: &Device, executable: &Executable) -> Result<()> {
         let constants: Vec<u8> = self.constants.iter().flat_map(|word| word.to_le_bytes()).collect();
         let bindings: Vec<_> = self.bindings.iter().map(|buffer| BufferRef::whole(*buffer)).collect();
-        let dispatch = Dispatch {
-            executable,
-            function: executable.lookup(self.function)?,
-            workgroup_size: self.size,
-            workgroup_count: WorkgroupCount::Static(self.count),
-            dynamic_local_memory: self.local_memory,
-            constants: &constants[..],
-            bindings: &bindings[..],
-            flags: DispatchFlags::empty(),
-        };
+        let dispatch = Dispatch::new(executable, executable.lookup(self.function)?, self.count)
+            .workgroup_size(self.size)
+            .dynamic_local_memory(self.local_memory)
+            .constants(&constants[..])
+            .bindings(&bindings[..]);
         device.queue(QUEUE_AFFINITY_ANY).dispatch(&dispatch)
     }
 }

@@ -5,10 +5,7 @@ mod launches;
 mod source;
 
 use rehal_base::{Context, Error, FileKind, Remedy, Result};
-use rehal_hal::{
-    Buffer, BufferView, CachingMode, Device, Executable, ExecutableParams, FunctionInfo, QUEUE_AFFINITY_ANY,
-    WorkgroupSchedule,
-};
+use rehal_hal::{Buffer, BufferView, CachingMode, Device, Executable, ExecutableParams, FunctionInfo};
 use rehal_local::executable::ElfCode;
 use rehal_vm::ValueKind;
 
@@ -104,12 +101,9 @@ impl LoadedExecutable {
         let label = format!("executable {}", source.place());
         let params = ExecutableParams {
             label: &label,
-            affinity: QUEUE_AFFINITY_ANY,
             caching_mode: CachingMode::ALLOW_OPTIMIZATION,
-            format,
-            data,
             constants: &options.constants,
-            workgroups: WorkgroupSchedule::All,
+            ..ExecutableParams::new(format, data)
         };
         let executable = prepare(device, &params).map_err(|error| match kind {
             _ if device.info().format(format).is_none() => {

@@ -14,15 +14,7 @@ use rehal_tune::{
 const LANGUAGES: [KernelLanguage; 2] = [KernelLanguage::C, KernelLanguage::Rust];
 
 fn function(name: &str) -> FunctionInfo {
-    FunctionInfo {
-        name: name.into(),
-        flags: 0,
-        workgroup_size: [1, 1, 1],
-        constant_count: 0,
-        binding_count: 0,
-        parameter_count: 0,
-        parameters: Vec::new(),
-    }
+    FunctionInfo { name: name.into(), workgroup_size: [1, 1, 1], ..FunctionInfo::default() }
 }
 
 fn stub(function: FunctionInfo, language: KernelLanguage) -> rehal_base::Result<String> {

@@ -18,10 +18,9 @@ use rehal_hal::profile::{
     WorkerSpan, now_ns,
 };
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
-    CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
-    ExecutableParams, FunctionInfo, HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY,
-    Queue, Semaphore, SemaphoreFlags, WorkgroupCount, WorkgroupSchedule,
+    Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferParams, CommandCategories, Device,
+    Dispatch, Driver, Executable, ExecutableParams, FunctionInfo, HostFile, Live, MemoryAccess, MemoryType,
+    OptionSet, QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags, WorkgroupCount,
 };
 use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
@@ -55,15 +54,7 @@ fn prepare(device: &Device, format: &str, data: &[u8]) -> Executable {
 }
 
 fn try_prepare(device: &Device, format: &str, data: &[u8]) -> Result<Executable> {
-    let params = ExecutableParams {
-        label: "",
-        affinity: QUEUE_AFFINITY_ANY,
-        caching_mode: CachingMode::empty(),
-        format,
-        data,
-        constants: &[],
-        workgroups: WorkgroupSchedule::All,
-    };
+    let params = ExecutableParams::new(format, data);
     #[allow(unsafe_code, reason = "kernels of this test, and fixtures")]
     // SAFETY: they access only their bindings.
     let prepared = unsafe { device.backend().prepare_executable(&params) };
@@ -82,16 +73,7 @@ fn words(device: &Device, count: u64) -> Buffer {
 }
 
 fn dispatch<'a>(executable: &'a Executable, bindings: &'a [BufferRef<&'a Buffer>]) -> Dispatch<Live<'a>> {
-    Dispatch {
-        executable,
-        function: 0,
-        workgroup_size: [0; 3],
-        workgroup_count: WorkgroupCount::Static([1; 3]),
-        dynamic_local_memory: 0,
-        constants: &[],
-        bindings,
-        flags: DispatchFlags::empty(),
-    }
+    Dispatch::new(executable, 0, [1; 3]).bindings(bindings)
 }
 
 /// Workgroups of a dispatch that takes many times the timeout of tests: about 25 s on two cores with
@@ -165,10 +147,8 @@ fn message_of_the_watchdog(emulation: Emulation) -> String {
     let bindings = [BufferRef::whole(&flag)];
     let commands = device
         .create_command_buffer(CommandBufferParams {
-            mode: CommandBufferMode::empty(),
             categories: CommandCategories::DISPATCH,
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 0,
+            ..CommandBufferParams::default()
         })
         .unwrap();
     commands.begin().unwrap();
@@ -434,12 +414,8 @@ fn kernels_and_commands_of_another_device_are_refused() {
     let executable = prepare(&other, "vulkan-spirv-raw", &spinning().bytes());
     let (here, there) = (words(&mine, 4), words(&other, 4));
     let queue = mine.queue(QUEUE_AFFINITY_ANY);
-    let params = CommandBufferParams {
-        mode: CommandBufferMode::empty(),
-        categories: CommandCategories::TRANSFER,
-        affinity: QUEUE_AFFINITY_ANY,
-        binding_capacity: 0,
-    };
+    let params =
+        CommandBufferParams { categories: CommandCategories::TRANSFER, ..CommandBufferParams::default() };
     let commands = other.create_command_buffer(params).unwrap();
     commands.begin().unwrap();
     let target = BufferRef::whole(&there);
@@ -649,10 +625,8 @@ fn profiles_have_the_times_of_dispatches_on_the_hosts_clock() {
     let output = words(&device, 64 * 6);
     let commands = device
         .create_command_buffer(CommandBufferParams {
-            mode: CommandBufferMode::empty(),
             categories: CommandCategories::DISPATCH,
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 0,
+            ..CommandBufferParams::default()
         })
         .unwrap();
     let bindings = [BufferRef::whole(&output)];

@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rehal_hal::{
-    AccessScope, Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBuffer,
-    CommandBufferMode, CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver,
-    Executable, ExecutableParams, ExecutionStage, Live, MemoryBarrier, MemoryType, OptionSet,
-    QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WorkgroupCount, WorkgroupSchedule,
+    AccessScope, Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBuffer, CommandBufferParams,
+    Device, Dispatch, Driver, Executable, ExecutableParams, ExecutionStage, Live, MemoryBarrier, MemoryType,
+    OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
 };
 use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
@@ -65,15 +64,7 @@ impl Validated {
 
     fn prepare(&self, module: &[u32]) -> Executable {
         let data: Vec<u8> = module.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let params = ExecutableParams {
-            label: "",
-            affinity: QUEUE_AFFINITY_ANY,
-            caching_mode: CachingMode::empty(),
-            format: "vulkan-spirv-raw",
-            data: &data,
-            constants: &[],
-            workgroups: WorkgroupSchedule::All,
-        };
+        let params = ExecutableParams::new("vulkan-spirv-raw", &data);
         #[allow(unsafe_code, reason = "kernels of this test")]
         // SAFETY: they access only their bindings.
         let prepared = unsafe { self.device.backend().prepare_executable(&params) };
@@ -112,16 +103,7 @@ fn dispatch<'a>(
     workgroup_count: [u32; 3],
     bindings: &'a [BufferRef<&'a Buffer>],
 ) -> Dispatch<Live<'a>> {
-    Dispatch {
-        executable,
-        function: 0,
-        workgroup_size: [0; 3],
-        workgroup_count: WorkgroupCount::Static(workgroup_count),
-        dynamic_local_memory: 0,
-        constants: &[],
-        bindings,
-        flags: DispatchFlags::empty(),
-    }
+    Dispatch::new(executable, 0, workgroup_count).bindings(bindings)
 }
 
 fn words(buffer: &Buffer) -> Vec<u32> {
@@ -553,12 +535,7 @@ fn record_all(
     bindings: &Steps<'_>,
     (source, data): (&Buffer, &Buffer),
 ) {
-    let params = CommandBufferParams {
-        mode: CommandBufferMode::empty(),
-        categories: CommandCategories::DISPATCH | CommandCategories::TRANSFER,
-        affinity: QUEUE_AFFINITY_ANY,
-        binding_capacity: 0,
-    };
+    let params = CommandBufferParams::default();
     let commands = device.device.create_command_buffer(params).unwrap();
     commands.begin().unwrap();
     for (step, bindings) in bindings.iter().enumerate() {

@@ -12,10 +12,9 @@ use std::time::Duration;
 use assembler::Module;
 use rehal_base::{HostMemory, Result, StatusCode};
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
-    CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
-    ExecutableParams, HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore,
-    SemaphoreFlags, WHOLE_BUFFER, WorkgroupCount, WorkgroupSchedule, transfer,
+    Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferMode, CommandBufferParams,
+    CommandCategories, Device, Dispatch, Driver, Executable, ExecutableParams, HostFile, Live, MemoryAccess,
+    MemoryType, OptionSet, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WHOLE_BUFFER, transfer,
 };
 use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
@@ -64,15 +63,8 @@ fn prepare(device: &Device, module: &Module) -> Executable {
 }
 
 fn try_prepare(device: &Device, module: &Module, constants: &[u32]) -> Result<Executable> {
-    let params = ExecutableParams {
-        label: "",
-        affinity: QUEUE_AFFINITY_ANY,
-        caching_mode: CachingMode::empty(),
-        format: "vulkan-spirv-raw",
-        data: &module.bytes(),
-        constants,
-        workgroups: WorkgroupSchedule::All,
-    };
+    let data = module.bytes();
+    let params = ExecutableParams { constants, ..ExecutableParams::new("vulkan-spirv-raw", &data) };
     #[allow(unsafe_code, reason = "kernels of this test")]
     // SAFETY: they access only their bindings.
     unsafe {
@@ -85,16 +77,7 @@ fn dispatch<'a>(
     bindings: &'a [BufferRef<&'a Buffer>],
     workgroups: u32,
 ) -> Dispatch<Live<'a>> {
-    Dispatch {
-        executable,
-        function: 0,
-        workgroup_size: [0; 3],
-        workgroup_count: WorkgroupCount::Static([workgroups, 1, 1]),
-        dynamic_local_memory: 0,
-        constants: &[],
-        bindings,
-        flags: DispatchFlags::empty(),
-    }
+    Dispatch::new(executable, 0, [workgroups, 1, 1]).bindings(bindings)
 }
 
 #[test]
@@ -125,9 +108,7 @@ fn constant_memory_of_the_program_is_never_written() {
         let recorded = device
             .create_command_buffer(CommandBufferParams {
                 mode: CommandBufferMode::UNVALIDATED,
-                categories: CommandCategories::TRANSFER | CommandCategories::DISPATCH,
-                affinity: QUEUE_AFFINITY_ANY,
-                binding_capacity: 0,
+                ..CommandBufferParams::default()
             })
             .unwrap();
         recorded.begin().unwrap();
@@ -454,10 +435,8 @@ fn commands_of_large_bindings_are_valid_as_long_as_they_are_submitted() {
     let (device, messages) = validated();
     let commands = device
         .create_command_buffer(CommandBufferParams {
-            mode: CommandBufferMode::empty(),
             categories: CommandCategories::TRANSFER,
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 1,
+            ..CommandBufferParams::default().slots(1)
         })
         .unwrap();
     commands.begin().unwrap();

@@ -4,10 +4,9 @@ use std::path::Path;
 
 use crate::common::{Scratch, fail, fixture, print, run};
 use rehal_session::hal::{
-    AccessScope, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
-    CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Executable, ExecutableParams,
-    ExecutionStage, Live, MemoryBarrier, MemoryType, QUEUE_AFFINITY_ANY, SemaphoreFlags, WorkgroupCount,
-    WorkgroupSchedule,
+    AccessScope, BufferParams, BufferRef, BufferUsage, Command, CommandBufferParams, Device, Dispatch,
+    DispatchFlags, Executable, ExecutableParams, ExecutionStage, Live, MemoryBarrier, MemoryType,
+    QUEUE_AFFINITY_ANY, SemaphoreFlags, WorkgroupCount,
 };
 use rehal_session::{DeviceOptions, RecordOptions, Recorder};
 use serde_json::Value;
@@ -38,15 +37,7 @@ fn bytes_of(words: &[u32]) -> Vec<u8> {
 #[allow(unsafe_code, reason = "the suite's kernels are fixtures of ours")]
 fn executable(device: &Device, name: &str) -> Executable {
     let data = std::fs::read(fixture(&format!("cts/{name}.embedded.elf"))).unwrap();
-    let params = ExecutableParams {
-        label: name,
-        affinity: QUEUE_AFFINITY_ANY,
-        caching_mode: CachingMode::empty(),
-        format: "embedded-elf-x86_64",
-        data: &data,
-        constants: &[],
-        workgroups: WorkgroupSchedule::All,
-    };
+    let params = ExecutableParams { label: name, ..ExecutableParams::new("embedded-elf-x86_64", &data) };
     device.create_executable_cache("").unwrap();
     // SAFETY: a kernel of `fixtures/cts`, which accesses only its bindings.
     unsafe { device.backend().prepare_executable(&params) }.unwrap()
@@ -118,14 +109,7 @@ fn record(path: &Path, from: Origin) {
     };
     // Of which 12 bytes are read.
     let count = WorkgroupCount::Indirect(BufferRef::slot(0, 0, 64));
-    let commands = device
-        .create_command_buffer(CommandBufferParams {
-            mode: CommandBufferMode::empty(),
-            categories: CommandCategories::TRANSFER | CommandCategories::DISPATCH,
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 1,
-        })
-        .unwrap();
+    let commands = device.create_command_buffer(CommandBufferParams::default().slots(1)).unwrap();
     commands.begin().unwrap();
     for command in before.iter().chain([&dispatch(&workgroups, count, &[], &out)]) {
         commands.record(command).unwrap();

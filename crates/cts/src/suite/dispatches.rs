@@ -1,9 +1,7 @@
 //! Dispatches, over every route.
 
 use rehal_base::Result;
-use rehal_hal::{
-    Buffer, BufferRef, CommandBufferMode, CommandCategories, DispatchFlags, WorkgroupCount, WorkgroupSchedule,
-};
+use rehal_hal::{Buffer, BufferRef, CommandBufferMode, CommandCategories, DispatchFlags, WorkgroupSchedule};
 
 use crate::check::{ARGUMENT, RANGE, STATE, equal, refused};
 use crate::harness::{Harness, bytes_of};
@@ -259,16 +257,8 @@ fn category_is_enforced(harness: &Harness<'_>, format: &'static str) -> Result<(
     commands.begin()?;
     let constants = bytes_of(&[1, 2, 3, 4]);
     let bindings = [BufferRef::whole(&output)];
-    let dispatch = Command::Dispatch(Dispatch {
-        executable: &executable,
-        function: 0,
-        workgroup_size: [0; 3],
-        workgroup_count: WorkgroupCount::Static([1; 3]),
-        dynamic_local_memory: 0,
-        constants: &constants,
-        bindings: &bindings,
-        flags: DispatchFlags::empty(),
-    });
+    let dispatch =
+        Command::Dispatch(Dispatch::new(&executable, 0, [1; 3]).constants(&constants).bindings(&bindings));
     refused("a dispatch among transfers", commands.record(&dispatch), STATE)?;
     commands.end()
 }
@@ -286,16 +276,11 @@ fn submit_and_forget(
     {
         let bindings = vec![BufferRef::whole(output)];
         let (waits, signals) = ([gate.at(1)], [done.at(1)]);
-        harness.queue().wait(&waits).signal(&signals).dispatch(&Dispatch {
-            executable: &executable,
-            function: 0,
-            workgroup_size: [0; 3],
-            workgroup_count: WorkgroupCount::Static([1; 3]),
-            dynamic_local_memory: 0,
-            constants: &constants,
-            bindings: &bindings,
-            flags: DispatchFlags::empty(),
-        })?;
+        harness
+            .queue()
+            .wait(&waits)
+            .signal(&signals)
+            .dispatch(&Dispatch::new(&executable, 0, [1; 3]).constants(&constants).bindings(&bindings))?;
     }
     constants.fill(0xcc);
     Ok(())
@@ -356,16 +341,11 @@ fn noop_waits(harness: &Harness<'_>, format: &'static str) -> Result<()> {
         let constants = bytes_of(&[1, 2, 3, 4]);
         let bindings = [BufferRef::whole(&output)];
         let (waits, signals) = ([gate.at(1)], [done.at(1)]);
-        harness.queue().wait(&waits).signal(&signals).dispatch(&Dispatch {
-            executable: &executable,
-            function: 0,
-            workgroup_size: [0; 3],
-            workgroup_count: WorkgroupCount::Static([0; 3]),
-            dynamic_local_memory: 0,
-            constants: &constants,
-            bindings: &bindings,
-            flags: DispatchFlags::empty(),
-        })?;
+        harness
+            .queue()
+            .wait(&waits)
+            .signal(&signals)
+            .dispatch(&Dispatch::new(&executable, 0, [0; 3]).constants(&constants).bindings(&bindings))?;
     }
     harness.settle()?;
     equal("before", done.query()?, 0)?;

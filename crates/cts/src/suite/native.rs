@@ -1,9 +1,7 @@
 //! Behaviour that only kernels written in C can observe: local memory, failures, the dispatch state.
 
 use rehal_base::{Result, StatusCode};
-use rehal_hal::{
-    BufferRef, CachingMode, Executable, ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupSchedule,
-};
+use rehal_hal::{BufferRef, CachingMode, Executable, ExecutableParams};
 
 use crate::check::{equal, holds, refused};
 use crate::harness::Harness;
@@ -32,13 +30,9 @@ fn prepare(harness: &Harness<'_>, format: &str, constants: &[u32]) -> Result<Exe
     harness.subject().prepare(
         &harness.device,
         &ExecutableParams {
-            label: "",
-            affinity: QUEUE_AFFINITY_ANY,
             caching_mode: CachingMode::ALLOW_OPTIMIZATION,
-            format,
-            data: &data,
             constants,
-            workgroups: WorkgroupSchedule::All,
+            ..ExecutableParams::new(format, &data)
         },
     )
 }

@@ -3,8 +3,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rehal_base::{Error, Result};
 use rehal_hal::{
-    Buffer, BufferRef, CommandBufferMode, DispatchFlags, HostCall, HostCallFlags, HostFile, MemoryAccess,
-    QUEUE_AFFINITY_ANY, Queue, Semaphore, WorkgroupCount,
+    Buffer, BufferRef, CommandBufferMode, HostCall, HostCallFlags, HostFile, MemoryAccess,
+    QUEUE_AFFINITY_ANY, Queue, Semaphore,
 };
 
 use crate::check::{equal, wrong};
@@ -240,16 +240,11 @@ fn host_call(_harness: &Harness<'_>, _format: &str) -> Result<Probe> {
 fn dispatch(harness: &Harness<'_>, format: &str) -> Result<Probe> {
     let executable = harness.prepare(Kernel::Constants, format)?;
     Ok(Probe::writes(harness.buffer(&BEFORE)?, move |queue, target| {
-        queue.dispatch(&Dispatch {
-            executable: &executable,
-            function: 0,
-            workgroup_size: [0; 3],
-            workgroup_count: WorkgroupCount::Static([1; 3]),
-            dynamic_local_memory: 0,
-            constants: &bytes_of(&AFTER_WORDS),
-            bindings: &[BufferRef::whole(target)],
-            flags: DispatchFlags::empty(),
-        })
+        queue.dispatch(
+            &Dispatch::new(&executable, 0, [1; 3])
+                .constants(&bytes_of(&AFTER_WORDS))
+                .bindings(&[BufferRef::whole(target)]),
+        )
     }))
 }
 

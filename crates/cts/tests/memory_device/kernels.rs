@@ -49,12 +49,10 @@ impl MemoryExecutable {
         let functions = find(data).ok_or_else(|| Error::invalid_argument("unknown kernel"))?;
         let info = |(name, constants, bindings, _): &Function| FunctionInfo {
             name: (*name).into(),
-            flags: 0,
             workgroup_size: [1; 3],
             constant_count: *constants,
             binding_count: *bindings,
-            parameter_count: 0,
-            parameters: Vec::new(),
+            ..FunctionInfo::default()
         };
         Ok(Self { functions, infos: functions.iter().map(info).collect() })
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use rehal_base::HostMemory;
-use rehal_hal::{CachingMode, ExecutableParams, FunctionInfo, QUEUE_AFFINITY_ANY, WorkgroupSchedule};
+use rehal_hal::{CachingMode, ExecutableParams, FunctionInfo};
 use rehal_vm::Budget;
 
 use super::dispatch::Share;
@@ -57,13 +57,8 @@ const CALLS: usize = 64;
 /// memory bounded by the size of the input.
 pub fn exercise_program(bytes: &[u8]) -> Reached {
     let params = ExecutableParams {
-        label: "",
-        affinity: QUEUE_AFFINITY_ANY,
         caching_mode: CachingMode::ALLOW_OPTIMIZATION,
-        format: "vmvx-bytecode-fb",
-        data: bytes,
-        constants: &[],
-        workgroups: WorkgroupSchedule::All,
+        ..ExecutableParams::new("vmvx-bytecode-fb", bytes)
     };
     // If it requires constants, some are provided.
     let load = |constants| VmvxExecutable::load(&ExecutableParams { constants, ..params }, Some(BUDGET));

@@ -2,21 +2,14 @@
 #![allow(unsafe_code, reason = "prepares the tests' libraries")]
 
 use rehal_hal::{
-    Buffer, BufferRef, CachingMode, Command, CommandBuffer, Device, Dispatch, DispatchFlags, Executable,
-    ExecutableParams, ExecutionStage, Live, QUEUE_AFFINITY_ANY, WorkgroupCount, WorkgroupSchedule,
+    Buffer, BufferRef, Command, CommandBuffer, Device, Dispatch, Executable, ExecutableParams,
+    ExecutionStage, Live,
 };
 
 /// An executable of embedded ELF, for `device`.
 pub fn load(device: &Device, data: &[u8]) -> Executable {
-    let params = ExecutableParams {
-        label: "executable 4",
-        affinity: QUEUE_AFFINITY_ANY,
-        caching_mode: CachingMode::empty(),
-        format: "embedded-elf-x86_64",
-        data,
-        constants: &[],
-        workgroups: WorkgroupSchedule::All,
-    };
+    let params =
+        ExecutableParams { label: "executable 4", ..ExecutableParams::new("embedded-elf-x86_64", data) };
     // SAFETY: the tests' own code.
     unsafe { device.backend().prepare_executable(&params) }.unwrap()
 }
@@ -29,16 +22,9 @@ pub fn dispatch<'a>(
     constants: &'a [u8],
     bindings: &'a [BufferRef<&'a Buffer>],
 ) -> Dispatch<Live<'a>> {
-    Dispatch {
-        executable,
-        function: executable.lookup(function).unwrap(),
-        workgroup_size: [0; 3],
-        workgroup_count: WorkgroupCount::Static(workgroups),
-        dynamic_local_memory: 0,
-        constants,
-        bindings,
-        flags: DispatchFlags::empty(),
-    }
+    Dispatch::new(executable, executable.lookup(function).unwrap(), workgroups)
+        .constants(constants)
+        .bindings(bindings)
 }
 
 pub fn barrier(commands: &CommandBuffer) {

@@ -415,12 +415,7 @@ impl<'r> Issue<'r> {
         let table: &[BufferRef<u32>] = bindings.of(&self.plan.lists.buffer_refs);
         let device = &self.devices[submission.device as usize];
         // The plan has created it before it is executed.
-        let params = self.shared.params.get(&command_buffer).copied().unwrap_or(CommandBufferParams {
-            mode: CommandBufferMode::empty(),
-            categories: rehal_hal::CommandCategories::all(),
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 0,
-        });
+        let params = self.shared.params.get(&command_buffer).copied().unwrap_or_default();
         let mode = params.mode - CommandBufferMode::ALLOW_INLINE_EXECUTION;
         let params = CommandBufferParams { mode, binding_capacity: 0, ..params };
         let own = one_by_one::recorded(device, params, commands, |own, command, scratch| {

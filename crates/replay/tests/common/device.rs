@@ -94,12 +94,10 @@ pub fn code(name: &str, adds: u8, functions: &[FunctionInfo]) -> FakeCode {
 pub fn function(name: &str, constant_count: u16, binding_count: u16) -> FunctionInfo {
     FunctionInfo {
         name: name.into(),
-        flags: 0,
         workgroup_size: [1, 1, 1],
         constant_count,
         binding_count,
-        parameter_count: 0,
-        parameters: Vec::new(),
+        ..FunctionInfo::default()
     }
 }
 

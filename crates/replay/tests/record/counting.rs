@@ -41,15 +41,7 @@ pub fn device(calls: &Calls) -> Device {
 /// Prepares an executable on any device: the counting one accepts all bytes and executes none.
 #[allow(unsafe_code, reason = "the bytes are not executed")]
 pub fn prepare(device: &Device) -> Result<Executable> {
-    let params = ExecutableParams {
-        label: "",
-        affinity: QUEUE_AFFINITY_ANY,
-        caching_mode: CachingMode::empty(),
-        format: "counting",
-        data: &[1, 2, 3],
-        constants: &[],
-        workgroups: WorkgroupSchedule::All,
-    };
+    let params = ExecutableParams::new("counting", &[1, 2, 3]);
     // SAFETY: the device is a recorder over the counting one, which runs no code.
     unsafe { device.backend().prepare_executable(&params) }
 }
@@ -125,15 +117,8 @@ impl DeviceBackend for Counting {
     #[allow(unsafe_code, reason = "the trait's; nothing here runs the bytes")]
     unsafe fn prepare_executable(&self, _: &ExecutableParams<'_>) -> Result<Executable> {
         self.calls.count("DeviceBackend::prepare_executable");
-        let function = FunctionInfo {
-            name: "only".into(),
-            flags: 0,
-            workgroup_size: [1; 3],
-            constant_count: 0,
-            binding_count: 0,
-            parameter_count: 0,
-            parameters: Vec::new(),
-        };
+        let function =
+            FunctionInfo { name: "only".into(), workgroup_size: [1; 3], ..FunctionInfo::default() };
         Ok(Executable::new(CountingExecutable { functions: vec![function], calls: self.calls.clone() }))
     }
 

@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use rehal_base::{Error, StatusCode};
 use rehal_capture::OperationCode as Code;
 use rehal_hal::{
-    BufferParams, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
-    CommandCategories, HostCallFlags, QUEUE_AFFINITY_ANY, QueueOp,
+    BufferParams, BufferRef, Command, CommandBuffer, CommandBufferParams, CommandCategories, HostCallFlags,
+    QUEUE_AFFINITY_ANY, QueueOp,
 };
 use rehal_replay::RecordOptions;
 
@@ -23,10 +23,8 @@ fn statuses(capture: &[u8]) -> Vec<(Code, u32)> {
 /// Commands that fail when executed: the binding is too short.
 fn failing_commands(program: &Program) -> CommandBuffer {
     let params = CommandBufferParams {
-        mode: CommandBufferMode::empty(),
         categories: CommandCategories::TRANSFER,
-        affinity: QUEUE_AFFINITY_ANY,
-        binding_capacity: 1,
+        ..CommandBufferParams::default().slots(1)
     };
     let commands = program.device().create_command_buffer(params).unwrap();
     commands.begin().unwrap();

@@ -76,10 +76,8 @@ fn empty_transfers_are_not_recorded() {
     let commands = program
         .device()
         .create_command_buffer(CommandBufferParams {
-            mode: CommandBufferMode::ONE_SHOT,
             categories: CommandCategories::TRANSFER,
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 0,
+            ..CommandBufferParams::default().one_shot(true)
         })
         .unwrap();
     let nothing = BufferRef { length: 0, ..BufferRef::whole(&buffer) };

@@ -40,12 +40,9 @@ fn profile_of_a_clocked_device(path: &Path) {
     sink.begin();
     let function = FunctionInfo {
         name: "kernel".into(),
-        flags: 0,
         workgroup_size: [64, 1, 1],
-        constant_count: 0,
         binding_count: 2,
-        parameter_count: 0,
-        parameters: Vec::new(),
+        ..FunctionInfo::default()
     };
     sink.executable(9, &[function]);
     let dispatch = ProfiledDispatch {

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, FileKind, Result};
-use rehal_hal::{
-    CachingMode, Device, Executable, ExecutableParams, FunctionInfo, QUEUE_AFFINITY_ANY, WorkgroupSchedule,
-};
+use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, FunctionInfo};
 use rehal_modules::hal;
 use rehal_replay::{ExecutableNames, ProgramSubstitutes, ResolvedSubstitutions, Selector, Substitution};
 use rehal_vm::ModuleFile;
@@ -192,13 +190,8 @@ fn other_code(
     substitutes: &ProgramSubstitutes,
 ) -> Result<Option<Vec<u8>>> {
     let params = ExecutableParams {
-        label: "",
-        affinity: QUEUE_AFFINITY_ANY,
         caching_mode: CachingMode::ALLOW_OPTIMIZATION,
-        format: &executable.format,
-        data: executable.code(module),
-        constants: &[],
-        workgroups: WorkgroupSchedule::All,
+        ..ExecutableParams::new(&executable.format, executable.code(module))
     };
     let (device, own) = (loaded.device(), loaded.executable());
     let Some(replaced) = substitutes.replace(executable.number, device, &params, own, true)? else {

@@ -32,8 +32,7 @@ pub(crate) fn to_host(values: &mut [Value], device: &Device) -> Result<()> {
     let commands = device.create_command_buffer(CommandBufferParams {
         mode: CommandBufferMode::ONE_SHOT | CommandBufferMode::ALLOW_INLINE_EXECUTION,
         categories: CommandCategories::TRANSFER,
-        affinity: QUEUE_AFFINITY_ANY,
-        binding_capacity: 0,
+        ..CommandBufferParams::default()
     })?;
     commands.begin()?;
     let mut copies = Vec::new();

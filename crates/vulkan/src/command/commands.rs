@@ -277,7 +277,7 @@ impl CommandBufferBackend for VulkanCommands {
 #[cfg(test)]
 mod tests {
     use rehal_base::Range;
-    use rehal_hal::{BufferParams, BufferRef, CommandCategories, QUEUE_AFFINITY_ANY};
+    use rehal_hal::{BufferParams, BufferRef, CommandCategories};
 
     use super::*;
     use crate::gpu::tests::gpu;
@@ -294,10 +294,8 @@ mod tests {
     /// Commands that fill what is bound.
     fn commands(core: &Core) -> CommandBuffer {
         let params = CommandBufferParams {
-            mode: CommandBufferMode::empty(),
             categories: CommandCategories::TRANSFER,
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 1,
+            ..CommandBufferParams::default().slots(1)
         };
         let commands = VulkanCommands::create(core.gpu(), params);
         commands.begin().unwrap();

@@ -790,7 +790,7 @@ impl Drop for Recorder {
 
 #[cfg(test)]
 mod tests {
-    use rehal_hal::{CachingMode, ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupSchedule};
+    use rehal_hal::ExecutableParams;
 
     use super::*;
     use crate::VulkanOptions;
@@ -807,15 +807,8 @@ mod tests {
     fn recorders_do_not_keep_what_only_the_largest_commands_need() {
         let gpu = gpu();
         let path = testing::fixtures().join("vulkan/executables/constants.descriptors.vk1");
-        let params = ExecutableParams {
-            label: "",
-            affinity: QUEUE_AFFINITY_ANY,
-            caching_mode: CachingMode::empty(),
-            format: "vulkan-spirv-fb",
-            data: &std::fs::read(path).unwrap(),
-            constants: &[],
-            workgroups: WorkgroupSchedule::All,
-        };
+        let data = std::fs::read(path).unwrap();
+        let params = ExecutableParams::new("vulkan-spirv-fb", &data);
         let executable = VulkanExecutable::prepare(&gpu, &VulkanOptions::default(), &params).unwrap();
         let pipeline = executable.pipeline(0).unwrap();
         let mut recorder = Recorder::create(&gpu, gpu.families()[0]).unwrap();

@@ -15,10 +15,9 @@ use rehal_hal::profile::{
     ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
 };
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, Command, CommandBufferMode,
-    CommandBufferParams, CommandCategories, Device, Dispatch, DispatchFlags, Driver, Executable,
-    ExecutableParams, FunctionInfo, HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY,
-    Semaphore, SemaphoreFlags, WorkgroupCount, WorkgroupSchedule,
+    Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferParams, Device, Dispatch, Driver,
+    Executable, ExecutableParams, FunctionInfo, HostFile, Live, MemoryAccess, MemoryType, OptionSet,
+    QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
 };
 
 use crate::emulation::{EmulatedMemory, Emulation};
@@ -68,30 +67,14 @@ fn semaphore(device: &Device) -> Result<Semaphore> {
 
 fn prepare(device: &Device, scenario: &Scenario) -> Result<Executable> {
     let path = testing::fixtures().join("vulkan/executables").join(scenario.kernel);
-    let params = ExecutableParams {
-        label: "",
-        affinity: QUEUE_AFFINITY_ANY,
-        caching_mode: CachingMode::empty(),
-        format: scenario.format,
-        data: &std::fs::read(path).unwrap(),
-        constants: &[],
-        workgroups: WorkgroupSchedule::All,
-    };
+    let data = std::fs::read(path).unwrap();
+    let params = ExecutableParams::new(scenario.format, &data);
     // SAFETY: the fixture accesses only its bindings.
     unsafe { device.backend().prepare_executable(&params) }
 }
 
 fn affine<'a>(executable: &'a Executable, bindings: &'a [BufferRef<&'a Buffer>]) -> Dispatch<Live<'a>> {
-    Dispatch {
-        executable,
-        function: 0,
-        workgroup_size: [0; 3],
-        workgroup_count: WorkgroupCount::Static([1; 3]),
-        dynamic_local_memory: 0,
-        constants: &[3, 0, 0, 0, 1, 0, 0, 0],
-        bindings,
-        flags: DispatchFlags::empty(),
-    }
+    Dispatch::new(executable, 0, [1; 3]).constants(&[3, 0, 0, 0, 1, 0, 0, 0]).bindings(bindings)
 }
 
 /// Memory that only the device needs, and memory that the host maps.
@@ -115,12 +98,7 @@ fn work(device: &Device, scenario: &Scenario, phase: &Mutex<&'static str>) -> Re
     let [local, mapped] = params();
     let (from, to) = (device.allocate_buffer(local, BYTES)?, device.allocate_buffer(mapped, BYTES)?);
     enter("executing commands");
-    let commands = device.create_command_buffer(CommandBufferParams {
-        mode: CommandBufferMode::empty(),
-        categories: CommandCategories::DISPATCH | CommandCategories::TRANSFER,
-        affinity: QUEUE_AFFINITY_ANY,
-        binding_capacity: 2,
-    })?;
+    let commands = device.create_command_buffer(CommandBufferParams::default().slots(2))?;
     let slots = [0, 1].map(|slot| BufferRef {
         binding: rehal_hal::Binding::Slot(slot),
         offset: 0,

@@ -11,9 +11,8 @@ use ash::vk;
 use rehal_base::{Error, StatusCode};
 use rehal_crash::DriverWork;
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Driver, Executable,
-    ExecutableParams, KeptSubmission, Live, OptionSet, QUEUE_AFFINITY_ANY, QueueAffinity, Semaphore,
-    SemaphoreFlags, Timeline, WorkgroupCount, WorkgroupSchedule,
+    Buffer, BufferParams, BufferRef, Device, Dispatch, Driver, Executable, ExecutableParams, KeptSubmission,
+    Live, OptionSet, QUEUE_AFFINITY_ANY, QueueAffinity, Semaphore, SemaphoreFlags, Timeline,
 };
 
 use super::faults::Call;
@@ -49,15 +48,8 @@ impl Fixture {
     fn emulating(emulation: Emulation, options: VulkanOptions) -> Self {
         let driver = Driver::new(VulkanDriver::emulating(VulkanDriverOptions::default(), emulation));
         let device = driver.create_device("", &OptionSet::default().with(options)).unwrap();
-        let params = ExecutableParams {
-            label: "",
-            affinity: QUEUE_AFFINITY_ANY,
-            caching_mode: CachingMode::empty(),
-            format: "vulkan-spirv-raw",
-            data: &spinning::spinning().bytes(),
-            constants: &[],
-            workgroups: WorkgroupSchedule::All,
-        };
+        let module = spinning::spinning().bytes();
+        let params = ExecutableParams::new("vulkan-spirv-raw", &module);
         #[allow(unsafe_code, reason = "the test's kernel")]
         // SAFETY: it accesses only its binding.
         let executable = unsafe { device.backend().prepare_executable(&params) }.unwrap();
@@ -78,16 +70,8 @@ impl Fixture {
     fn spin(&self, signals: &[&Semaphore]) {
         let bindings = [BufferRef::whole(&self.buffer)];
         let signals: Vec<_> = signals.iter().map(|it| it.at(1)).collect();
-        let dispatch: Dispatch<Live<'_>> = Dispatch {
-            executable: &self.executable,
-            function: 0,
-            workgroup_size: [0; 3],
-            workgroup_count: WorkgroupCount::Static([100, 1, 1]),
-            dynamic_local_memory: 0,
-            constants: &[],
-            bindings: &bindings[..],
-            flags: DispatchFlags::empty(),
-        };
+        let dispatch: Dispatch<Live<'_>> =
+            Dispatch::new(&self.executable, 0, [100, 1, 1]).bindings(&bindings[..]);
         self.device.queue(QUEUE_AFFINITY_ANY).signal(&signals).dispatch(&dispatch).unwrap();
     }
 

@@ -274,12 +274,11 @@ impl Reflection {
     fn describe(&self, name: String) -> FunctionInfo {
         FunctionInfo {
             name,
-            flags: 0,
             workgroup_size: [0; 3],
             constant_count: self.constant_count,
             binding_count: self.binding_count,
             parameter_count: self.parameter_count,
-            parameters: Vec::new(),
+            ..FunctionInfo::default()
         }
     }
 }

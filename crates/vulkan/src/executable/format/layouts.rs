@@ -223,14 +223,12 @@ impl Image {
     pub fn functions(&self) -> Vec<FunctionInfo> {
         let function = |pipeline: &Pipeline| FunctionInfo {
             name: pipeline.entry_point.clone(),
-            flags: 0,
             workgroup_size: self
                 .entry_point(pipeline)
                 .map_or([0; 3], |entry| entry.workgroup_size.value(&[])),
             constant_count: pipeline.constant_count,
             binding_count: pipeline.binding_count,
-            parameter_count: 0,
-            parameters: Vec::new(),
+            ..FunctionInfo::default()
         };
         self.pipelines.iter().map(function).collect()
     }

@@ -111,15 +111,7 @@ fn invalid_modules_are_refused_by_the_validator_or_the_driver() {
         .op(Op::Variable, &[6, 20, spirv::StorageClass::StorageBuffer as u32])
         .function(100, |body| body.load(300, 20))
         .bytes();
-    let params = ExecutableParams {
-        label: "",
-        affinity: 1,
-        caching_mode: Default::default(),
-        format: "vulkan-spirv-raw",
-        data: &module,
-        constants: &[],
-        workgroups: rehal_hal::WorkgroupSchedule::All,
-    };
+    let params = ExecutableParams { affinity: 1, ..ExecutableParams::new("vulkan-spirv-raw", &module) };
     let validated = VulkanOptions { validates_spirv: true, ..VulkanOptions::default() };
     let error = VulkanExecutable::prepare(&gpu(), &validated, &params).map(drop).unwrap_err();
     assert_eq!(error.code(), StatusCode::InvalidArgument);
