@@ -32,6 +32,7 @@ pub mod flatbuffer;
 pub mod fnv;
 mod format_error;
 pub mod glob;
+mod layouts;
 mod map;
 mod memory;
 mod nearest;

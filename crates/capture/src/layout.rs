@@ -5,33 +5,8 @@
 //! in bytes and asserted at compile time. `reserved` fields are zero in every valid file; `padding` is what C
 //! compilers insert between fields and has arbitrary contents.
 
+use rehal_base::layouts;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-macro_rules! layouts {
-    ($(
-        $(#[$doc:meta])*
-        $name:ident = $size:literal {
-            $( $(#[$field_doc:meta])* $offset:literal $field:ident: $type:ty, )*
-        }
-    )*) => {
-        $(
-            $(#[$doc])*
-            #[derive(
-                Clone, Copy, Debug, Default, PartialEq, Eq,
-                FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
-            )]
-            #[repr(C)]
-            pub struct $name {
-                $( $(#[$field_doc])* pub $field: $type, )*
-            }
-            const _: () = {
-                assert!(size_of::<$name>() == $size);
-                $( assert!(core::mem::offset_of!($name, $field) == $offset); )*
-            };
-        )*
-    };
-}
 
 /// The magic of every capture: `IRRP` as a little-endian integer.
 pub const FILE_MAGIC: u32 = 0x5052_5249;
@@ -41,7 +16,7 @@ pub const RECORD_FLAG_OPTIONAL: u16 = 1;
 
 layouts! {
     /// At byte 0 of every capture.
-    FileHeader = 24 {
+    pub FileHeader = 24 {
         /// [`FILE_MAGIC`].
         0 magic: U32,
         /// Major version: 1 or 2.
@@ -57,7 +32,7 @@ layouts! {
     }
 
     /// Precedes every record's payload.
-    RecordHeader = 96 {
+    pub RecordHeader = 96 {
         /// Bytes of this header and the payload.
         0 record_length: U64,
         /// Bytes of the payload.
@@ -96,7 +71,7 @@ layouts! {
 
     /// Follows the checksums in a [`PayloadType::CHECKSUMS`](crate::PayloadType::CHECKSUMS) record: the last
     /// bytes of the file.
-    ChecksumFooter = 12 {
+    pub ChecksumFooter = 12 {
         /// File offset of the record.
         0 record_offset: U64,
         /// CRC-32 of the record up to this field.
@@ -105,7 +80,7 @@ layouts! {
 
     /// The payload of a [`PayloadType::READ_DIGEST`](crate::PayloadType::READ_DIGEST) record: what the
     /// program mapped for reading, with the call before this record.
-    ReadDigest = 40 {
+    pub ReadDigest = 40 {
         /// The buffer.
         0 buffer_id: U64,
         /// First byte in the buffer.
@@ -117,7 +92,7 @@ layouts! {
     }
 
     /// A buffer.
-    BufferObject = 56 {
+    pub BufferObject = 56 {
         /// Size of the whole allocation in bytes.
         0 allocation_size: U64,
         /// Offset of this view in the allocation.
@@ -143,7 +118,7 @@ layouts! {
     }
 
     /// A request for a buffer.
-    AllocateBuffer = 40 {
+    pub AllocateBuffer = 40 {
         /// Requested size in bytes.
         0 allocation_size: U64,
         /// Queues that will use it.
@@ -163,7 +138,7 @@ layouts! {
     }
 
     /// Host memory imported as a buffer; its bytes follow.
-    ImportBuffer = 56 {
+    pub ImportBuffer = 56 {
         /// The buffer to create at replay.
         0 allocation: AllocateBuffer,
         /// HAL external buffer type.
@@ -175,7 +150,7 @@ layouts! {
     }
 
     /// A range of a buffer's allocation, for map, unmap, invalidate and flush.
-    BufferRange = 32 {
+    pub BufferRange = 32 {
         /// Offset in the allocation.
         0 byte_offset: U64,
         /// Bytes of the range.
@@ -193,7 +168,7 @@ layouts! {
     }
 
     /// A range of a buffer's allocation that the host wrote; the bytes follow.
-    BufferRangeData = 40 {
+    pub BufferRangeData = 40 {
         /// Offset in the allocation.
         0 byte_offset: U64,
         /// Bytes of the range.
@@ -213,7 +188,7 @@ layouts! {
     }
 
     /// A command buffer.
-    CommandBufferObject = 24 {
+    pub CommandBufferObject = 24 {
         /// HAL command buffer mode bits.
         0 mode: U32,
         /// HAL command category bits.
@@ -225,7 +200,7 @@ layouts! {
     }
 
     /// An executable cache; its identifier follows.
-    ExecutableCacheObject = 16 {
+    pub ExecutableCacheObject = 16 {
         /// Bytes that follow.
         0 identifier_length: U64,
         /// Zero.
@@ -233,7 +208,7 @@ layouts! {
     }
 
     /// A request to prepare an executable; format, data, constants and metadata follow.
-    ExecutablePrepare = 40 {
+    pub ExecutablePrepare = 40 {
         /// Queues it will be used on.
         0 queue_affinity: U64,
         /// Bytes of the executable.
@@ -251,7 +226,7 @@ layouts! {
     }
 
     /// Header of an executable's metadata; functions, parameters and names follow.
-    ExecutableMetadataHeader = 32 {
+    pub ExecutableMetadataHeader = 32 {
         /// Number of [`FunctionMetadata`] that follow.
         0 function_count: U64,
         /// Number of [`ParameterMetadata`] that follow the functions.
@@ -263,7 +238,7 @@ layouts! {
     }
 
     /// Reflection of one function of a captured executable.
-    FunctionMetadata = 32 {
+    pub FunctionMetadata = 32 {
         /// HAL executable function flags.
         0 flags: U64,
         /// Static or minimum workgroup size: x, y, z.
@@ -281,7 +256,7 @@ layouts! {
     }
 
     /// Reflection of one parameter of a function.
-    ParameterMetadata = 8 {
+    pub ParameterMetadata = 8 {
         /// Offset in bytes or ordinal of a binding, depending on `parameter_type`.
         0 offset: U16,
         /// HAL executable function parameter flags.
@@ -295,7 +270,7 @@ layouts! {
     }
 
     /// A semaphore.
-    SemaphoreObject = 32 {
+    pub SemaphoreObject = 32 {
         /// Queues it is used on.
         0 queue_affinity: U64,
         /// Initial payload value.
@@ -307,7 +282,7 @@ layouts! {
     }
 
     /// A file; its reference (a path, its bytes, or nothing) follows.
-    FileObject = 112 {
+    pub FileObject = 112 {
         /// Queues it is used on.
         0 queue_affinity: U64,
         /// Accessible size of the file in bytes.
@@ -343,7 +318,7 @@ layouts! {
     }
 
     /// An event.
-    EventObject = 24 {
+    pub EventObject = 24 {
         /// Queues it is used on.
         0 queue_affinity: U64,
         /// HAL event flags.
@@ -355,7 +330,7 @@ layouts! {
     }
 
     /// Begins or ends a named scope; the name follows.
-    Scope = 24 {
+    pub Scope = 24 {
         /// Bytes that follow; at least one.
         0 name_length: U64,
         /// Zero.
@@ -367,7 +342,7 @@ layouts! {
     }
 
     /// A timepoint: a semaphore and a payload value.
-    SemaphoreTimepoint = 16 {
+    pub SemaphoreTimepoint = 16 {
         /// The semaphore.
         0 semaphore_id: U64,
         /// Its payload value.
@@ -375,7 +350,7 @@ layouts! {
     }
 
     /// A range of a buffer, direct or by a slot of a binding table.
-    BufferRef = 32 {
+    pub BufferRef = 32 {
         /// The buffer, or zero to use the slot.
         0 buffer_id: U64,
         /// First byte.
@@ -389,7 +364,7 @@ layouts! {
     }
 
     /// A global memory barrier.
-    MemoryBarrier = 8 {
+    pub MemoryBarrier = 8 {
         /// HAL access scope bits before it.
         0 source_scope: U32,
         /// HAL access scope bits after it.
@@ -397,7 +372,7 @@ layouts! {
     }
 
     /// A memory barrier for a range of a buffer.
-    BufferBarrier = 40 {
+    pub BufferBarrier = 40 {
         /// HAL access scope bits before it.
         0 source_scope: U32,
         /// HAL access scope bits after it.
@@ -407,7 +382,7 @@ layouts! {
     }
 
     /// Signals or resets an event.
-    CommandEvent = 16 {
+    pub CommandEvent = 16 {
         /// The event.
         0 event_id: U64,
         /// HAL execution stage bits.
@@ -415,7 +390,7 @@ layouts! {
     }
 
     /// Waits for events; their ids, memory barriers and buffer barriers follow.
-    CommandWaitEvents = 48 {
+    pub CommandWaitEvents = 48 {
         /// HAL execution stage bits before.
         0 source_stage_mask: U64,
         /// HAL execution stage bits after.
@@ -431,7 +406,7 @@ layouts! {
     }
 
     /// An execution barrier; memory barriers and buffer barriers follow.
-    CommandBarrier = 40 {
+    pub CommandBarrier = 40 {
         /// HAL execution stage bits before.
         0 source_stage_mask: U64,
         /// HAL execution stage bits after.
@@ -445,7 +420,7 @@ layouts! {
     }
 
     /// A dispatch, in a command buffer or on a queue; waits, signals, constants and bindings follow.
-    Dispatch = 120 {
+    pub Dispatch = 120 {
         /// The executable.
         0 executable_id: U64,
         /// Queue of a queue dispatch, otherwise zero.
@@ -475,7 +450,7 @@ layouts! {
     }
 
     /// Executes a command buffer; waits, signals and the binding table follow.
-    QueueExecute = 48 {
+    pub QueueExecute = 48 {
         /// The command buffer, or zero for a queue barrier.
         0 command_buffer_id: U64,
         /// Queue affinity.
@@ -491,7 +466,7 @@ layouts! {
     }
 
     /// Allocates a buffer in queue order; waits and signals follow.
-    QueueAlloca = 72 {
+    pub QueueAlloca = 72 {
         /// The requested buffer.
         0 allocation: AllocateBuffer,
         /// Queue affinity.
@@ -505,7 +480,7 @@ layouts! {
     }
 
     /// Frees a buffer in queue order; waits and signals follow.
-    QueueDealloca = 64 {
+    pub QueueDealloca = 64 {
         /// The buffer.
         0 buffer_ref: BufferRef,
         /// Queue affinity.
@@ -519,7 +494,7 @@ layouts! {
     }
 
     /// Fills a range on a queue; waits, signals and the pattern follow.
-    QueueFill = 72 {
+    pub QueueFill = 72 {
         /// The target.
         0 target_ref: BufferRef,
         /// Queue affinity.
@@ -535,7 +510,7 @@ layouts! {
     }
 
     /// Writes host bytes to a range on a queue; waits, signals and the bytes follow.
-    QueueUpdate = 80 {
+    pub QueueUpdate = 80 {
         /// The target.
         0 target_ref: BufferRef,
         /// Queue affinity.
@@ -553,7 +528,7 @@ layouts! {
     }
 
     /// Copies a range on a queue; waits and signals follow.
-    QueueCopy = 96 {
+    pub QueueCopy = 96 {
         /// The source.
         0 source_ref: BufferRef,
         /// The target.
@@ -569,7 +544,7 @@ layouts! {
     }
 
     /// Reads from a file on a queue; waits, signals and the bytes read (if captured) follow.
-    QueueRead = 88 {
+    pub QueueRead = 88 {
         /// The file.
         0 source_file_id: U64,
         /// Offset in the file.
@@ -589,7 +564,7 @@ layouts! {
     }
 
     /// Writes to a file on a queue; waits and signals follow.
-    QueueWrite = 80 {
+    pub QueueWrite = 80 {
         /// The source.
         0 source_ref: BufferRef,
         /// The file.
@@ -607,7 +582,7 @@ layouts! {
     }
 
     /// Fills a range in a command buffer; the pattern follows.
-    CommandFill = 48 {
+    pub CommandFill = 48 {
         /// The target.
         0 target_ref: BufferRef,
         /// HAL fill flags.
@@ -619,7 +594,7 @@ layouts! {
     }
 
     /// Writes host bytes to a range in a command buffer; the bytes follow.
-    CommandUpdate = 56 {
+    pub CommandUpdate = 56 {
         /// The target.
         0 target_ref: BufferRef,
         /// HAL update flags.
@@ -633,7 +608,7 @@ layouts! {
     }
 
     /// Copies a range in a command buffer.
-    CommandCopy = 80 {
+    pub CommandCopy = 80 {
         /// The source.
         0 source_ref: BufferRef,
         /// The target.

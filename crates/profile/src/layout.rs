@@ -6,34 +6,10 @@
 //! in bytes and asserted at compile time. A 32-bit ordinal or index is `u32::MAX` if there is none; 64-bit
 //! ids are zero.
 
-use zerocopy::little_endian::{I32, I64, U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+#![allow(missing_docs, reason = "what a field is called says what it is, unless it has a comment")]
 
-macro_rules! layouts {
-    ($(
-        $(#[$doc:meta])*
-        $name:ident = $size:literal {
-            $( $(#[$field_doc:meta])* $offset:literal $field:ident: $type:ty, )*
-        }
-    )*) => {
-        $(
-            $(#[$doc])*
-            #[derive(
-                Clone, Copy, Debug, Default, PartialEq, Eq,
-                FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
-            )]
-            #[repr(C)]
-            #[allow(missing_docs, reason = "what a field is called says what it is, unless it has a comment")]
-            pub struct $name {
-                $( $(#[$field_doc])* pub $field: $type, )*
-            }
-            const _: () = {
-                assert!(size_of::<$name>() == $size);
-                $( assert!(core::mem::offset_of!($name, $field) == $offset); )*
-            };
-        )*
-    };
-}
+use rehal_base::layouts;
+use zerocopy::little_endian::{I32, I64, U16, U32, U64};
 
 /// The magic of every bundle: `IRPF` as a little-endian integer.
 pub const FILE_MAGIC: u32 = 0x4650_5249;
@@ -92,7 +68,7 @@ pub const NONE: u32 = u32::MAX;
 
 layouts! {
     /// At byte 0 of every bundle.
-    FileHeader = 24 {
+    pub FileHeader = 24 {
         /// [`FILE_MAGIC`].
         0 magic: U32,
         /// Major version: 1.
@@ -108,7 +84,7 @@ layouts! {
     }
 
     /// Precedes the content type, the name and the payload of every record.
-    RecordHeader = 104 {
+    pub RecordHeader = 104 {
         /// Bytes of this header, the two strings and the payload.
         0 record_length: U64,
         /// Bytes of the payload.
@@ -148,7 +124,7 @@ layouts! {
     }
 
     /// A physical device.
-    Device = 32 {
+    pub Device = 32 {
         0 record_length: U32,
         /// Bit 0: it has a UUID.
         4 flags: U32,
@@ -158,7 +134,7 @@ layouts! {
     }
 
     /// A queue of a physical device.
-    Queue = 24 {
+    pub Queue = 24 {
         0 record_length: U32,
         4 physical_device_ordinal: U32,
         8 queue_ordinal: U32,
@@ -168,7 +144,7 @@ layouts! {
     }
 
     /// An executable.
-    Executable = 40 {
+    pub Executable = 40 {
         0 record_length: U32,
         /// Bit 0: it has a hash.
         4 flags: U32,
@@ -180,7 +156,7 @@ layouts! {
     }
 
     /// The code of an executable; the image follows.
-    CodeObject = 48 {
+    pub CodeObject = 48 {
         0 record_length: U32,
         /// Bit 0: it has a hash.
         4 flags: U32,
@@ -191,7 +167,7 @@ layouts! {
     }
 
     /// Where a device has loaded a code object.
-    CodeObjectLoad = 40 {
+    pub CodeObjectLoad = 40 {
         0 record_length: U32,
         4 physical_device_ordinal: U32,
         8 executable_id: U64,
@@ -201,7 +177,7 @@ layouts! {
     }
 
     /// A function of an executable; its name follows.
-    Function = 64 {
+    pub Function = 64 {
         0 record_length: U32,
         /// Bit 0: it has a hash.
         4 flags: U32,
@@ -216,7 +192,7 @@ layouts! {
     }
 
     /// A command buffer.
-    CommandBuffer = 48 {
+    pub CommandBuffer = 48 {
         0 record_length: U32,
         4 flags: U32,
         8 command_buffer_id: U64,
@@ -229,7 +205,7 @@ layouts! {
     }
 
     /// A command of a command buffer.
-    CommandOperation = 120 {
+    pub CommandOperation = 120 {
         0 record_length: U32,
         /// A [`CommandOperationType`](crate::CommandOperationType).
         4 operation_type: U32,
@@ -257,7 +233,7 @@ layouts! {
     }
 
     /// The clocks of a device and of the host at one moment.
-    ClockCorrelation = 72 {
+    pub ClockCorrelation = 72 {
         0 record_length: U32,
         /// `CLOCK_*` bits: which clocks it has.
         4 flags: U32,
@@ -274,7 +250,7 @@ layouts! {
     }
 
     /// A dispatch, timed by the device; device and queue are those of its chunk.
-    DispatchEvent = 88 {
+    pub DispatchEvent = 88 {
         0 record_length: U32,
         4 flags: U32,
         8 event_id: U64,
@@ -290,7 +266,7 @@ layouts! {
     }
 
     /// A submission to a queue.
-    QueueEvent = 104 {
+    pub QueueEvent = 104 {
         0 record_length: U32,
         /// A [`QueueEventType`](crate::QueueEventType).
         4 event_type: U32,
@@ -314,7 +290,7 @@ layouts! {
     }
 
     /// A queue operation, timed by the device.
-    QueueDeviceEvent = 96 {
+    pub QueueDeviceEvent = 96 {
         0 record_length: U32,
         /// A [`QueueEventType`](crate::QueueEventType).
         4 event_type: U32,
@@ -337,7 +313,7 @@ layouts! {
     }
 
     /// A queue operation or dispatch that the host executed.
-    HostExecutionEvent = 152 {
+    pub HostExecutionEvent = 152 {
         0 record_length: U32,
         /// A [`QueueEventType`](crate::QueueEventType).
         4 event_type: U32,
@@ -366,7 +342,7 @@ layouts! {
     }
 
     /// A region of a command buffer: what one barrier ends.
-    CommandRegionEvent = 248 {
+    pub CommandRegionEvent = 248 {
         0 record_length: U32,
         4 flags: U32,
         8 event_id: U64,
@@ -416,7 +392,7 @@ layouts! {
     }
 
     /// A step in the life of an allocation.
-    MemoryEvent = 160 {
+    pub MemoryEvent = 160 {
         0 record_length: U32,
         /// A [`MemoryEventType`](crate::MemoryEventType).
         4 event_type: U32,
@@ -448,7 +424,7 @@ layouts! {
     }
 
     /// Two events that belong together.
-    EventRelationship = 72 {
+    pub EventRelationship = 72 {
         0 record_length: U32,
         /// A [`RelationshipType`](crate::RelationshipType).
         4 relationship_type: U32,
@@ -467,7 +443,7 @@ layouts! {
     }
 
     /// Hardware counters that are sampled together; the name follows.
-    CounterSet = 32 {
+    pub CounterSet = 32 {
         0 record_length: U32,
         4 flags: U32,
         8 counter_set_id: U64,
@@ -478,7 +454,7 @@ layouts! {
     }
 
     /// A hardware counter; block name, name and description follow.
-    Counter = 48 {
+    pub Counter = 48 {
         0 record_length: U32,
         4 flags: U32,
         /// A [`CounterUnit`](crate::CounterUnit).
@@ -494,7 +470,7 @@ layouts! {
     }
 
     /// A sample of a counter set; its values follow.
-    CounterSample = 112 {
+    pub CounterSample = 112 {
         0 record_length: U32,
         /// `SAMPLE_*` bits.
         4 flags: U32,
@@ -521,7 +497,7 @@ layouts! {
     }
 
     /// A source of device metrics; the name follows.
-    MetricSource = 40 {
+    pub MetricSource = 40 {
         0 record_length: U32,
         4 flags: U32,
         8 source_id: U64,
@@ -535,7 +511,7 @@ layouts! {
     }
 
     /// A metric of a source; name and description follow.
-    MetricDescriptor = 48 {
+    pub MetricDescriptor = 48 {
         0 record_length: U32,
         4 flags: U32,
         8 source_id: U64,
@@ -553,7 +529,7 @@ layouts! {
     }
 
     /// A value of a metric sample.
-    MetricValue = 24 {
+    pub MetricValue = 24 {
         0 metric_id: U64,
         8 value_bits: U64,
         16 flags: U32,
@@ -562,7 +538,7 @@ layouts! {
     }
 
     /// A sample of a metric source; its values follow.
-    MetricSample = 64 {
+    pub MetricSample = 64 {
         0 record_length: U32,
         4 flags: U32,
         8 sample_id: U64,
@@ -576,7 +552,7 @@ layouts! {
     }
 
     /// A hardware trace; its bytes are the rest of the chunk.
-    ExecutableTrace = 88 {
+    pub ExecutableTrace = 88 {
         0 record_length: U32,
         4 format: U32,
         8 flags: U32,

@@ -3,32 +3,8 @@
 //! Packed and little-endian. The number before a field is its offset and the number after a name is the size,
 //! both in bytes and checked at compile time.
 
+use rehal_base::layouts;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-macro_rules! layouts {
-    ($(
-        $(#[$doc:meta])*
-        $name:ident = $size:literal {
-            $( $(#[$field_doc:meta])* $offset:literal $field:ident: $type:ty, )*
-        }
-    )*) => {
-        $(
-            $(#[$doc])*
-            #[derive(
-                Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
-            )]
-            #[repr(C)]
-            pub(super) struct $name {
-                $( $(#[$field_doc])* pub $field: $type, )*
-            }
-            const _: () = {
-                assert!(size_of::<$name>() == $size);
-                $( assert!(core::mem::offset_of!($name, $field) == $offset); )*
-            };
-        )*
-    };
-}
 
 /// The first four bytes of every archive, `IRPA` as a little-endian u32.
 pub(super) const MAGIC: u32 = 0x4150_5249;
@@ -47,7 +23,7 @@ pub(super) const ENTRY_EXTERNAL: u32 = 3;
 
 layouts! {
     /// The common prefix of all versions' headers.
-    HeaderPrefix = 32 {
+    pub(super) HeaderPrefix = 32 {
         /// [`MAGIC`].
         0 magic: U32,
         /// 0.
@@ -63,7 +39,7 @@ layouts! {
     }
 
     /// A byte range, relative to a base named in the field's description.
-    Span = 16 {
+    pub(super) Span = 16 {
         /// First byte.
         0 offset: U64,
         /// Number of bytes.
@@ -71,7 +47,7 @@ layouts! {
     }
 
     /// The header of version 0. Segments are relative to its first byte.
-    Header = 88 {
+    pub(super) Header = 88 {
         /// The common prefix.
         0 prefix: HeaderPrefix,
         /// Number of table entries.
@@ -85,7 +61,7 @@ layouts! {
     }
 
     /// The common prefix of all entries.
-    EntryHeader = 60 {
+    pub(super) EntryHeader = 60 {
         /// Size of the entry, without trailing alignment.
         0 entry_size: U64,
         /// Its type.
@@ -101,7 +77,7 @@ layouts! {
     }
 
     /// A splat entry.
-    SplatEntry = 85 {
+    pub(super) SplatEntry = 85 {
         /// The common prefix.
         0 header: EntryHeader,
         /// Length in bytes, a multiple of the pattern's.
@@ -113,7 +89,7 @@ layouts! {
     }
 
     /// An entry with data in this archive.
-    DataEntry = 76 {
+    pub(super) DataEntry = 76 {
         /// The common prefix.
         0 header: EntryHeader,
         /// The bytes, in the storage segment.
@@ -121,7 +97,7 @@ layouts! {
     }
 
     /// An entry with data in another file.
-    ExternalEntry = 92 {
+    pub(super) ExternalEntry = 92 {
         /// The common prefix.
         0 header: EntryHeader,
         /// The file's path, in the metadata segment.

@@ -3,32 +3,8 @@
 //! Packed and little-endian. The number before a field is its offset and the number after a name is the size,
 //! both in bytes and checked at compile time.
 
+use rehal_base::layouts;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
-
-macro_rules! layouts {
-    ($(
-        $(#[$doc:meta])*
-        $name:ident = $size:literal {
-            $( $(#[$field_doc:meta])* $offset:literal $field:ident: $type:ty, )*
-        }
-    )*) => {
-        $(
-            $(#[$doc])*
-            #[derive(
-                Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
-            )]
-            #[repr(C)]
-            pub(crate) struct $name {
-                $( $(#[$field_doc])* pub $field: $type, )*
-            }
-            const _: () = {
-                assert!(size_of::<$name>() == $size);
-                $( assert!(core::mem::offset_of!($name, $field) == $offset); )*
-            };
-        )*
-    };
-}
 
 /// The first eight bytes of every ledger.
 pub(crate) const MAGIC: [u8; 8] = *b"RHLEDGER";
@@ -54,7 +30,7 @@ pub(crate) const HAS_SUMMARY: u32 = 1;
 
 layouts! {
     /// The start of the file.
-    Header = 72 {
+    pub(crate) Header = 72 {
         /// [`MAGIC`].
         0 magic: [u8; 8],
         /// 1.
@@ -76,7 +52,7 @@ layouts! {
     }
 
     /// The start of an entry.
-    EntryHeader = 40 {
+    pub(crate) EntryHeader = 40 {
         /// Bytes of the entry with this header, a multiple of [`ALIGNMENT`].
         0 length: U64,
         /// [`ENTRY_DISPATCH`], [`ENTRY_READ`] or [`ENTRY_END`].
@@ -96,7 +72,7 @@ layouts! {
     }
 
     /// A range of a buffer: followed by its pieces, and by the kept bytes with padding.
-    RangeHeader = 104 {
+    pub(crate) RangeHeader = 104 {
         /// Ordinal of the binding, or [`NO_BINDING`].
         0 binding: U32,
         /// Element type, or 0 if it is unknown.
@@ -130,7 +106,7 @@ layouts! {
     }
 
     /// Bytes that changed.
-    PieceRow = 32 {
+    pub(crate) PieceRow = 32 {
         /// First byte, in the range.
         0 offset: U64,
         /// Number of bytes.
