@@ -96,101 +96,65 @@ impl LocalTaskOptions {
     }
 }
 
-impl DriverBackend for LocalTaskDriver {
-    fn name(&self) -> &str {
-        LOCAL_TASK
-    }
+macro_rules! driver {
+    ($driver:ident($name:ident, $description:literal, $parameters:ident, $options:ident) => $create:expr, $workers:expr) => {
+        impl DriverBackend for $driver {
+            fn name(&self) -> &str {
+                $name
+            }
 
-    fn description(&self) -> &str {
-        "CPU; runs work on a pool of threads"
-    }
+            fn description(&self) -> &str {
+                $description
+            }
 
-    fn availability(&self) -> Result<()> {
-        Ok(())
-    }
+            fn availability(&self) -> Result<()> {
+                Ok(())
+            }
 
-    fn formats(&self) -> &'static [ExecutableFormat] {
-        &FORMATS
-    }
+            fn formats(&self) -> &'static [ExecutableFormat] {
+                &FORMATS
+            }
 
-    fn check_format(&self, name: &str) -> Result<()> {
-        format::check(name)
-    }
+            fn check_format(&self, name: &str) -> Result<()> {
+                format::check(name)
+            }
 
-    fn compiler_target(&self) -> Option<CompilerTarget> {
-        Some(COMPILER_TARGET)
-    }
+            fn compiler_target(&self) -> Option<CompilerTarget> {
+                Some(COMPILER_TARGET)
+            }
 
-    fn parameters(&self) -> &'static [DeviceParameter] {
-        &TASK_PARAMETERS
-    }
+            fn parameters(&self) -> &'static [DeviceParameter] {
+                &$parameters
+            }
 
-    fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
-        Ok(vec![DeviceDescription { name: "default".into(), ..DeviceDescription::default() }])
-    }
+            fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
+                Ok(vec![DeviceDescription { name: "default".into(), ..DeviceDescription::default() }])
+            }
 
-    fn create_device(&self, _path: &str, options: &OptionSet, group: &[Device]) -> Result<Device> {
-        let common: CommonOptions = options.get();
-        let mut own: LocalTaskOptions = options.get();
-        own.plugins.append(options.get());
-        own.timeout = own.timeout.or(common.timeout);
-        own.guards_buffers |= common.guards_buffers;
-        own.perf_map = own.perf_map.or(common.perf_map);
-        LocalTask::create_in(own, group)
-    }
+            fn create_device(&self, _path: &str, options: &OptionSet, group: &[Device]) -> Result<Device> {
+                let common: CommonOptions = options.get();
+                let mut own: $options = options.get();
+                own.plugins.append(options.get());
+                own.timeout = own.timeout.or(common.timeout);
+                own.guards_buffers |= common.guards_buffers;
+                own.perf_map = own.perf_map.or(common.perf_map);
+                ($create)(own, group)
+            }
 
-    fn describe_workers(&self, options: &OptionSet) -> Option<Result<String>> {
-        Some(options.get::<LocalTaskOptions>().selection.describe())
-    }
+            fn describe_workers(&self, options: &OptionSet) -> Option<Result<String>> {
+                ($workers)(options.get::<$options>())
+            }
+        }
+    };
 }
 
-impl DriverBackend for LocalSyncDriver {
-    fn name(&self) -> &str {
-        LOCAL_SYNC
-    }
+driver!(LocalTaskDriver(
+    LOCAL_TASK, "CPU; runs work on a pool of threads", TASK_PARAMETERS, LocalTaskOptions
+) => LocalTask::create_in, |own: LocalTaskOptions| Some(own.selection.describe()));
 
-    fn description(&self) -> &str {
-        "CPU; runs work on the thread that makes it ready"
-    }
-
-    fn availability(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn formats(&self) -> &'static [ExecutableFormat] {
-        &FORMATS
-    }
-
-    fn check_format(&self, name: &str) -> Result<()> {
-        format::check(name)
-    }
-
-    fn compiler_target(&self) -> Option<CompilerTarget> {
-        Some(COMPILER_TARGET)
-    }
-
-    fn parameters(&self) -> &'static [DeviceParameter] {
-        &SYNC_PARAMETERS
-    }
-
-    fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
-        Ok(vec![DeviceDescription { name: "default".into(), ..DeviceDescription::default() }])
-    }
-
-    fn create_device(&self, _path: &str, options: &OptionSet, _group: &[Device]) -> Result<Device> {
-        let common: CommonOptions = options.get();
-        let mut own: LocalSyncOptions = options.get();
-        own.plugins.append(options.get());
-        own.timeout = own.timeout.or(common.timeout);
-        own.guards_buffers |= common.guards_buffers;
-        own.perf_map = own.perf_map.or(common.perf_map);
-        LocalSync::create_with(own)
-    }
-
-    fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {
-        None
-    }
-}
+driver!(LocalSyncDriver(
+    LOCAL_SYNC, "CPU; runs work on the thread that makes it ready", SYNC_PARAMETERS, LocalSyncOptions
+) => |own, _: &[Device]| LocalSync::create_with(own), |_| None);
 
 #[cfg(test)]
 mod tests {
