@@ -8,13 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use rehal_base::StatusCode;
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
-    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, QueueOpKind,
-    WorkerSpan,
+    HostExecution, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, QueueOpKind,
 };
 use rehal_hal::{
-    BufferParams, BufferRef, Command, CommandBuffer, CommandBufferParams, Device, FunctionInfo,
-    QUEUE_AFFINITY_ANY, SemaphoreFlags,
+    BufferParams, BufferRef, Command, CommandBuffer, CommandBufferParams, Device, QUEUE_AFFINITY_ANY,
+    SemaphoreFlags,
 };
 use rehal_local::LocalSync;
 use support::commands::{barrier, dispatch, load};
@@ -34,26 +32,9 @@ impl Sink {
 }
 
 impl ProfileSink for Sink {
-    fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
-    fn command_buffer(
-        &self,
-        _id: u64,
-        _params: &CommandBufferParams,
-        _commands: &[ProfiledCommand],
-        _records: &[(u32, u64)],
-    ) {
-    }
-    fn queue_event(&self, _event: &QueueEvent<'_>) {}
     fn host_execution(&self, event: &HostExecution) {
         self.executions.lock().unwrap().push(*event);
     }
-    fn memory_event(&self, _event: &MemoryEvent) {}
-    fn command_region(&self, _event: &CommandRegion) {}
-    fn worker_span(&self, _span: &WorkerSpan) {}
-    fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
-    fn dispatch_event(&self, _event: &DispatchEvent) {}
-    fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
-    fn clock_sample(&self, _sample: &ClockSample) {}
 }
 
 /// A command buffer that is being recorded.

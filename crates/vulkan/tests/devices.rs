@@ -13,9 +13,8 @@ use std::time::Duration;
 use assembler::Module;
 use rehal_base::{Result, StatusCode};
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
-    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, QueueOpKind,
-    WorkerSpan, now_ns,
+    ClockSample, DeviceQueueEvent, DispatchEvent, MemoryEvent, ProfileData, ProfileFilter, ProfileRequest,
+    ProfileSink, ProfiledCommand, QueueOpKind, now_ns,
 };
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferParams, CommandCategories, Device,
@@ -588,22 +587,17 @@ impl ProfileSink for Sink {
     ) {
         *self.commands.lock().unwrap() += commands.len();
     }
-    fn queue_event(&self, _event: &QueueEvent<'_>) {}
-    fn host_execution(&self, _event: &HostExecution) {}
     fn memory_event(&self, event: &MemoryEvent) {
         let backing = event.reservation.map(|it| it.backing_id);
         self.backings.lock().unwrap().extend(backing);
         *self.allocations.lock().unwrap() += 1;
     }
-    fn command_region(&self, _event: &CommandRegion) {}
-    fn worker_span(&self, _span: &WorkerSpan) {}
     fn device_queue_event(&self, event: &DeviceQueueEvent) {
         self.queues.lock().unwrap().push(*event);
     }
     fn dispatch_event(&self, event: &DispatchEvent) {
         self.dispatches.lock().unwrap().push(*event);
     }
-    fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
     fn clock_sample(&self, sample: &ClockSample) {
         self.clocks.lock().unwrap().push(*sample);
     }

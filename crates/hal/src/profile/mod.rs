@@ -122,49 +122,51 @@ pub struct ProfileFilter {
 /// Receives what a device reports in one session. Every function may be called from any thread, by threads
 /// that run work of the device: it must be fast and must not call the device.
 ///
-/// A sink that fails keeps its error, which its creator reports: profiling must not fail the work.
+/// A sink that fails keeps its error, which its creator reports: profiling must not fail the work. Sinks are
+/// not decorated, so each ignores by default what it does not receive.
 pub trait ProfileSink: Send + Sync {
     /// An executable, before the first event that names it.
-    fn executable(&self, id: u64, functions: &[FunctionInfo]);
+    fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
 
     /// A command buffer with its commands, before the first event that names it. `records` are the indices of
     /// commands that replay a record of a capture, with its ordinal.
     fn command_buffer(
         &self,
-        id: u64,
-        params: &CommandBufferParams,
-        commands: &[ProfiledCommand],
-        records: &[(u32, u64)],
-    );
+        _id: u64,
+        _params: &CommandBufferParams,
+        _commands: &[ProfiledCommand],
+        _records: &[(u32, u64)],
+    ) {
+    }
 
     /// A submission that is ready to execute.
-    fn queue_event(&self, event: &QueueEvent<'_>);
+    fn queue_event(&self, _event: &QueueEvent<'_>) {}
 
     /// Work that the host has executed.
-    fn host_execution(&self, event: &HostExecution);
+    fn host_execution(&self, _event: &HostExecution) {}
 
     /// A step in the life of an allocation.
-    fn memory_event(&self, event: &MemoryEvent);
+    fn memory_event(&self, _event: &MemoryEvent) {}
 
     /// What executed between two barriers of a command buffer.
-    fn command_region(&self, event: &CommandRegion);
+    fn command_region(&self, _event: &CommandRegion) {}
 
     /// What one thread executed, with the regions.
-    fn worker_span(&self, span: &WorkerSpan);
+    fn worker_span(&self, _span: &WorkerSpan) {}
 
     /// A queue operation, timed by the device.
-    fn device_queue_event(&self, event: &DeviceQueueEvent);
+    fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
 
     /// A dispatch, timed by the device.
-    fn dispatch_event(&self, event: &DispatchEvent);
+    fn dispatch_event(&self, _event: &DispatchEvent) {}
 
     /// The ordinal of the capture's record that a submission replays, unless one of its events has it.
-    fn replayed(&self, operation: &ProfiledOperation, record: u64);
+    fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
 
     /// The clocks of the device and of the host at one moment. A device that times work reports them at the
     /// begin and end of a session, at each flush, and on request: see
     /// [`Device::sample_profiling_clock`](crate::Device::sample_profiling_clock).
-    fn clock_sample(&self, sample: &ClockSample);
+    fn clock_sample(&self, _sample: &ClockSample) {}
 }
 
 impl ProfileRequest {

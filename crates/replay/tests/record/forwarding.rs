@@ -104,26 +104,7 @@ fn on_device(forwarding: &mut Forwarding, device: &Device) {
 /// Ignores all events.
 struct NoSink;
 
-impl ProfileSink for NoSink {
-    fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
-    fn command_buffer(
-        &self,
-        _id: u64,
-        _params: &CommandBufferParams,
-        _commands: &[ProfiledCommand],
-        _records: &[(u32, u64)],
-    ) {
-    }
-    fn queue_event(&self, _event: &QueueEvent<'_>) {}
-    fn host_execution(&self, _event: &HostExecution) {}
-    fn memory_event(&self, _event: &MemoryEvent) {}
-    fn command_region(&self, _event: &CommandRegion) {}
-    fn worker_span(&self, _span: &WorkerSpan) {}
-    fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
-    fn dispatch_event(&self, _event: &DispatchEvent) {}
-    fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
-    fn clock_sample(&self, _sample: &ClockSample) {}
-}
+impl ProfileSink for NoSink {}
 
 fn on_executables(forwarding: &mut Forwarding, device: &Device) {
     let prepared = forwarding.check("DeviceBackend::prepare_executable", || counting::prepare(device));

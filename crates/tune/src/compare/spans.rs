@@ -3,11 +3,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rehal_base::{Result, StatusCode};
 use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
-    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
+    ClockSample, DispatchEvent, HostExecution, ProfileData, ProfileFilter, ProfileRequest, ProfileSink,
     greatest_common_divisor, resolution_ns,
 };
-use rehal_hal::{CommandBufferParams, Device, DeviceGroup, FunctionInfo};
+use rehal_hal::{Device, DeviceGroup};
 
 /// The begins and ends of dispatches, as devices report them. Devices are profiled until it is dropped.
 pub struct DispatchSpans {
@@ -151,34 +150,11 @@ impl Reported {
 }
 
 impl ProfileSink for Spans {
-    fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
-
-    fn command_buffer(
-        &self,
-        _id: u64,
-        _params: &CommandBufferParams,
-        _commands: &[ProfiledCommand],
-        _records: &[(u32, u64)],
-    ) {
-    }
-
-    fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
-
-    fn queue_event(&self, _event: &QueueEvent<'_>) {}
-
     fn host_execution(&self, event: &HostExecution) {
         if event.dispatch.is_some() && event.status == StatusCode::Ok {
             self.reported.lock().spans.push((event.start_ns, event.end_ns));
         }
     }
-
-    fn memory_event(&self, _event: &MemoryEvent) {}
-
-    fn command_region(&self, _event: &CommandRegion) {}
-
-    fn worker_span(&self, _span: &WorkerSpan) {}
-
-    fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
 
     fn dispatch_event(&self, event: &DispatchEvent) {
         let mut reported = self.reported.lock();

@@ -10,14 +10,11 @@ use std::time::Duration;
 use ash::vk;
 use parking_lot::Mutex;
 use rehal_base::{Context, Error, HostMemory, Range, Result, StatusCode};
-use rehal_hal::profile::{
-    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
-    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
-};
+use rehal_hal::profile::{ProfileData, ProfileFilter, ProfileRequest, ProfileSink};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferParams, Device, Dispatch, Driver,
-    Executable, ExecutableParams, FunctionInfo, HostFile, Live, MemoryAccess, MemoryType, OptionSet,
-    QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags,
+    Executable, ExecutableParams, HostFile, Live, MemoryAccess, MemoryType, OptionSet, QUEUE_AFFINITY_ANY,
+    Semaphore, SemaphoreFlags,
 };
 
 use crate::emulation::{EmulatedMemory, Emulation};
@@ -40,26 +37,7 @@ struct Scenario {
 /// A sink that keeps nothing.
 struct Sink;
 
-impl ProfileSink for Sink {
-    fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
-    fn command_buffer(
-        &self,
-        _id: u64,
-        _params: &CommandBufferParams,
-        _commands: &[ProfiledCommand],
-        _records: &[(u32, u64)],
-    ) {
-    }
-    fn queue_event(&self, _event: &QueueEvent<'_>) {}
-    fn host_execution(&self, _event: &HostExecution) {}
-    fn memory_event(&self, _event: &MemoryEvent) {}
-    fn command_region(&self, _event: &CommandRegion) {}
-    fn worker_span(&self, _span: &WorkerSpan) {}
-    fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
-    fn dispatch_event(&self, _event: &DispatchEvent) {}
-    fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
-    fn clock_sample(&self, _sample: &ClockSample) {}
-}
+impl ProfileSink for Sink {}
 
 fn semaphore(device: &Device) -> Result<Semaphore> {
     device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty())
