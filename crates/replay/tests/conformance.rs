@@ -5,6 +5,7 @@
 
 #[path = "record/memory.rs"]
 mod memory;
+mod reads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,13 +20,13 @@ use rehal_hal::{Device, DeviceGroup, Driver, Executable, ExecutableParams, Optio
 use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
 use rehal_replay::{
-    FilePolicy, HostRead, Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions,
-    ReplayOrder,
+    FilePolicy, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions, ReplayOrder,
 };
 use rehal_vulkan::VulkanDriver;
 use testing::Case;
 
 use memory::Memory;
+use reads::Reads;
 
 const EMBEDDED: &str = "embedded-elf-x86_64";
 const SYSTEM: &str = "system-elf-x86_64";
@@ -204,21 +205,6 @@ fn reads_of(bytes: Vec<u8>, base: Base, order: ReplayOrder) -> Result<Vec<Vec<u8
     let options = ReplayOptions::default().order(order);
     Replay::new(plan, &group, &options)?.run(&mut [&mut reads])?;
     Ok(reads.0)
-}
-
-/// The bytes of host reads.
-#[derive(Default)]
-struct Reads(Vec<Vec<u8>>);
-
-impl Observer for Reads {
-    fn wants_host_reads(&self) -> bool {
-        true
-    }
-
-    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
-        self.0.push(read.to_vec());
-        Ok(())
-    }
 }
 
 /// Every read of the test must be among those of the replay, in any order: a test may read from several

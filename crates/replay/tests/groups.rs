@@ -3,6 +3,7 @@
 
 #[path = "record/memory.rs"]
 mod memory;
+mod reads;
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -17,14 +18,13 @@ use rehal_hal::{
 };
 use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
-use rehal_replay::{
-    HostRead, Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions, ReplayOrder,
-};
+use rehal_replay::{Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions, ReplayOrder};
 use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions};
 use testing::Case;
 
 use memory::Memory;
+use reads::Reads;
 
 /// A device of a group.
 #[derive(Clone, Copy, PartialEq)]
@@ -179,21 +179,6 @@ fn reads_of(bytes: &[u8], kinds: [Kind; 2], order: ReplayOrder) -> Result<Vec<Ve
     let options = ReplayOptions::default().order(order);
     Replay::new(plan, &group(kinds)?, &options)?.run(&mut [&mut reads])?;
     Ok(reads.0)
-}
-
-/// The bytes of host reads.
-#[derive(Default)]
-struct Reads(Vec<Vec<u8>>);
-
-impl Observer for Reads {
-    fn wants_host_reads(&self) -> bool {
-        true
-    }
-
-    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
-        self.0.push(read.to_vec());
-        Ok(())
-    }
 }
 
 /// A recorded device and a bare one, which do not form a group: each refuses the other's buffers, since the

@@ -12,6 +12,8 @@ mod memory;
 mod mutate;
 mod orders;
 mod planned;
+#[path = "../reads/mod.rs"]
+mod reads;
 mod slices;
 #[path = "../record/memory.rs"]
 mod written;

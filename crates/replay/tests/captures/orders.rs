@@ -18,6 +18,7 @@ use rehal_replay::{
 };
 
 use crate::again::captures;
+use crate::reads::Reads;
 use crate::written::Memory;
 
 /// Replays of captures chosen at random, in addition to those of each.
@@ -43,21 +44,6 @@ const MAX_DELAYED_BYTES: usize = 48 << 10;
 
 /// Captures that are replayed at the same time.
 const THREADS: usize = 8;
-
-/// The bytes of host reads.
-#[derive(Default)]
-struct Reads(Vec<Vec<u8>>);
-
-impl Observer for Reads {
-    fn wants_host_reads(&self) -> bool {
-        true
-    }
-
-    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
-        self.0.push(read.to_vec());
-        Ok(())
-    }
-}
 
 /// The bytes of host reads of a run that performs operations one by one.
 #[derive(Default)]

@@ -10,11 +10,12 @@ use rehal_hal::{Device, DeviceGroup, transfer};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{
-    AccessedRange, Cut, FileRemap, HostRead, Observer, Operation, Plan, PlanOptions, Replay, ReplayOptions,
-    Slice, SliceCheck, SliceOptions, SliceSet, WatchBuffer,
+    AccessedRange, Cut, FileRemap, Observer, Operation, Plan, PlanOptions, Replay, ReplayOptions, Slice,
+    SliceCheck, SliceOptions, SliceSet, WatchBuffer,
 };
 
 use crate::again::captures;
+use crate::reads::Reads;
 use crate::written::Memory;
 
 /// Bytes besides contents and executables: the records of a slice of one dispatch.
@@ -114,20 +115,6 @@ impl Observer for Dispatches {
             });
         }
         Ok(ControlFlow::Continue(()))
-    }
-}
-
-#[derive(Default)]
-struct Reads(Vec<Vec<u8>>);
-
-impl Observer for Reads {
-    fn wants_host_reads(&self) -> bool {
-        true
-    }
-
-    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
-        self.0.push(read.to_vec());
-        Ok(())
     }
 }
 

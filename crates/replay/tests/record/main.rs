@@ -11,5 +11,7 @@ mod order;
 mod processes;
 mod program;
 mod ranges;
+#[path = "../reads/mod.rs"]
+mod reads;
 mod trim;
 mod trouble;

@@ -14,6 +14,7 @@ use rehal_replay::{
 };
 
 use crate::memory::Memory;
+pub use crate::reads::Reads;
 
 pub fn local_sync() -> Device {
     LocalSync::create(Plugins::default())
@@ -128,19 +129,4 @@ pub fn replay_in(
     let devices = DeviceGroup::new((0..plan.device_count()).map(|_| device()).collect())?;
     let options = ReplayOptions::default().order(order);
     Replay::new(plan, &devices, &options)?.run(&mut [observer])
-}
-
-/// The host reads of a replay.
-#[derive(Default)]
-pub struct Reads(pub Vec<Vec<u8>>);
-
-impl Observer for Reads {
-    fn wants_host_reads(&self) -> bool {
-        true
-    }
-
-    fn host_read(&mut self, read: &rehal_replay::HostRead<'_>) -> Result<()> {
-        self.0.push(read.to_vec());
-        Ok(())
-    }
 }
