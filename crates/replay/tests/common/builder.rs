@@ -437,94 +437,82 @@ impl CaptureBuilder {
     }
 }
 
+/// Appends a queue operation on any queue, with the builder's order: its code, the object that it creates,
+/// the fields of its header that are not zero, and the parts that follow the header.
+macro_rules! queue {
+    ($self:ident, $code:ident, $created:expr, $name:ident { $($field:ident $(: $value:expr)?),* $(,)? }
+        $(, $part:ident)*) => {{
+        let (waits, signals) = $self.take_order();
+        let header = $name {
+            queue_affinity: U64::new(u64::MAX),
+            wait_semaphore_count: U64::new(waits.len() as u64),
+            signal_semaphore_count: U64::new(signals.len() as u64),
+            $($field $(: $value)?,)*
+            ..$name::default()
+        };
+        let view = view::$name { header: &header, waits: &waits, signals: &signals $(, $part)* };
+        $self.call(Op::$code, $self.device, $created, &view);
+    }};
+}
+
 /// Queue operations.
 impl CaptureBuilder {
     pub fn fill(&mut self, target: BufferRef, pattern: &[u8]) {
-        let (waits, signals) = self.take_order();
-        let header = QueueFill {
-            target_ref: target,
-            queue_affinity: U64::new(u64::MAX),
-            flags: U64::ZERO,
-            wait_semaphore_count: U64::new(waits.len() as u64),
-            signal_semaphore_count: U64::new(signals.len() as u64),
-            pattern_length: U64::new(pattern.len() as u64),
-        };
-        let view = view::QueueFill { header: &header, waits: &waits, signals: &signals, pattern };
-        self.call(Op::DEVICE_QUEUE_FILL, self.device, 0, &view);
+        queue!(
+            self,
+            DEVICE_QUEUE_FILL,
+            0,
+            QueueFill { target_ref: target, pattern_length: U64::new(pattern.len() as u64) },
+            pattern
+        );
     }
 
     pub fn update(&mut self, target: BufferRef, data: &[u8]) {
-        let (waits, signals) = self.take_order();
-        let header = QueueUpdate {
-            target_ref: target,
-            queue_affinity: U64::new(u64::MAX),
-            data_length: U64::new(data.len() as u64),
-            wait_semaphore_count: U64::new(waits.len() as u64),
-            signal_semaphore_count: U64::new(signals.len() as u64),
-            ..QueueUpdate::default()
-        };
-        let view = view::QueueUpdate { header: &header, waits: &waits, signals: &signals, data };
-        self.call(Op::DEVICE_QUEUE_UPDATE, self.device, 0, &view);
+        queue!(
+            self,
+            DEVICE_QUEUE_UPDATE,
+            0,
+            QueueUpdate { target_ref: target, data_length: U64::new(data.len() as u64) },
+            data
+        );
     }
 
     pub fn copy(&mut self, source: BufferRef, target: BufferRef) {
-        let (waits, signals) = self.take_order();
-        let header = QueueCopy {
-            source_ref: source,
-            target_ref: target,
-            queue_affinity: U64::new(u64::MAX),
-            flags: U64::ZERO,
-            wait_semaphore_count: U64::new(waits.len() as u64),
-            signal_semaphore_count: U64::new(signals.len() as u64),
-        };
-        let view = view::QueueCopy { header: &header, waits: &waits, signals: &signals };
-        self.call(Op::DEVICE_QUEUE_COPY, self.device, 0, &view);
+        queue!(self, DEVICE_QUEUE_COPY, 0, QueueCopy { source_ref: source, target_ref: target });
     }
 
     /// A read of a file, with its bytes if the policy was to capture them.
     pub fn file_read(&mut self, file: Id, file_offset: u64, target: BufferRef, captured_data: &[u8]) {
-        let (waits, signals) = self.take_order();
-        let header = QueueRead {
-            source_file_id: U64::new(file),
-            source_offset: U64::new(file_offset),
-            target_ref: target,
-            queue_affinity: U64::new(u64::MAX),
-            flags: U64::ZERO,
-            captured_data_length: U64::new(captured_data.len() as u64),
-            wait_semaphore_count: U64::new(waits.len() as u64),
-            signal_semaphore_count: U64::new(signals.len() as u64),
-        };
-        let view = view::QueueRead { header: &header, waits: &waits, signals: &signals, captured_data };
-        self.call(Op::DEVICE_QUEUE_READ, self.device, 0, &view);
+        queue!(
+            self,
+            DEVICE_QUEUE_READ,
+            0,
+            QueueRead {
+                source_file_id: U64::new(file),
+                source_offset: U64::new(file_offset),
+                target_ref: target,
+                captured_data_length: U64::new(captured_data.len() as u64),
+            },
+            captured_data
+        );
     }
 
     pub fn file_write(&mut self, source: BufferRef, file: Id, file_offset: u64) {
-        let (waits, signals) = self.take_order();
-        let header = QueueWrite {
-            source_ref: source,
-            target_file_id: U64::new(file),
-            target_offset: U64::new(file_offset),
-            queue_affinity: U64::new(u64::MAX),
-            flags: U64::ZERO,
-            wait_semaphore_count: U64::new(waits.len() as u64),
-            signal_semaphore_count: U64::new(signals.len() as u64),
-        };
-        let view = view::QueueWrite { header: &header, waits: &waits, signals: &signals };
-        self.call(Op::DEVICE_QUEUE_WRITE, self.device, 0, &view);
+        queue!(
+            self,
+            DEVICE_QUEUE_WRITE,
+            0,
+            QueueWrite {
+                source_ref: source,
+                target_file_id: U64::new(file),
+                target_offset: U64::new(file_offset),
+            }
+        );
     }
 
     pub fn alloca(&mut self, size: u64) -> Id {
         let id = self.new_id();
-        let (waits, signals) = self.take_order();
-        let header = QueueAlloca {
-            allocation: allocation(size),
-            queue_affinity: U64::new(u64::MAX),
-            flags: U64::ZERO,
-            wait_semaphore_count: U64::new(waits.len() as u64),
-            signal_semaphore_count: U64::new(signals.len() as u64),
-        };
-        let view = view::QueueAlloca { header: &header, waits: &waits, signals: &signals };
-        self.call(Op::DEVICE_QUEUE_ALLOCA, self.device, id, &view);
+        queue!(self, DEVICE_QUEUE_ALLOCA, id, QueueAlloca { allocation: allocation(size) });
         id
     }
 
@@ -533,31 +521,21 @@ impl CaptureBuilder {
     }
 
     pub fn dealloca_ref(&mut self, buffer_ref: BufferRef) {
-        let (waits, signals) = self.take_order();
-        let header = QueueDealloca {
-            buffer_ref,
-            queue_affinity: U64::new(u64::MAX),
-            flags: U64::ZERO,
-            wait_semaphore_count: U64::new(waits.len() as u64),
-            signal_semaphore_count: U64::new(signals.len() as u64),
-        };
-        let view = view::QueueDealloca { header: &header, waits: &waits, signals: &signals };
-        self.call(Op::DEVICE_QUEUE_DEALLOCA, self.device, 0, &view);
+        queue!(self, DEVICE_QUEUE_DEALLOCA, 0, QueueDealloca { buffer_ref });
     }
 
     /// Executes a command buffer; 0 is a barrier.
     pub fn execute(&mut self, command_buffer: Id, bindings: &[BufferRef]) {
-        let (waits, signals) = self.take_order();
-        let header = QueueExecute {
-            command_buffer_id: U64::new(command_buffer),
-            queue_affinity: U64::new(u64::MAX),
-            flags: U64::ZERO,
-            wait_semaphore_count: U64::new(waits.len() as u64),
-            signal_semaphore_count: U64::new(signals.len() as u64),
-            binding_count: U64::new(bindings.len() as u64),
-        };
-        let view = view::QueueExecute { header: &header, waits: &waits, signals: &signals, bindings };
-        self.call(Op::DEVICE_QUEUE_EXECUTE, self.device, 0, &view);
+        queue!(
+            self,
+            DEVICE_QUEUE_EXECUTE,
+            0,
+            QueueExecute {
+                command_buffer_id: U64::new(command_buffer),
+                binding_count: U64::new(bindings.len() as u64),
+            },
+            bindings
+        );
     }
 
     pub fn dispatch(&mut self, header: &Dispatch, constants: &[u8], bindings: &[BufferRef]) {
