@@ -46,74 +46,69 @@ pub fn prepare(device: &Device) -> Result<Executable> {
     unsafe { device.backend().prepare_executable(&params) }
 }
 
+/// Implements a backend whose functions count their calls. A second block has functions that count for
+/// themselves.
+macro_rules! counting {
+    ($trait:ident for $type:ident {
+        $(fn $name:ident(&$self:ident $(, $argument:tt: $of:ty)*) $(-> $result:ty)? $body:block)*
+    } $({ $($other:tt)* })?) => {
+        impl $trait for $type {
+            $(fn $name(&$self $(, $argument: $of)*) $(-> $result)? {
+                $self.calls.count(concat!(stringify!($trait), "::", stringify!($name)));
+                $body
+            })*
+            $($($other)*)?
+        }
+    };
+}
+
 struct Counting {
     info: DeviceInfo,
     calls: Calls,
 }
 
-impl DeviceBackend for Counting {
-    fn info(&self) -> &DeviceInfo {
-        self.calls.count("DeviceBackend::info");
-        &self.info
-    }
-
-    fn query_i64(&self, _category: &str, _key: &str) -> Result<i64> {
-        self.calls.count("DeviceBackend::query_i64");
-        Ok(42)
-    }
-
+counting! { DeviceBackend for Counting {
+    fn info(&self) -> &DeviceInfo { &self.info }
+    fn query_i64(&self, _category: &str, _key: &str) -> Result<i64> { Ok(42) }
     fn grant(&self, params: BufferParams) -> Result<BufferParams> {
-        self.calls.count("DeviceBackend::grant");
         Ok(BufferParams { min_alignment: 64, ..params })
     }
-
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        self.calls.count("DeviceBackend::allocate_buffer");
         let memory = HostMemory::allocate(size)?;
         Ok(Buffer::new(params, size, CountingBuffer { memory, calls: self.calls.clone() }))
     }
-
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
-        self.calls.count("DeviceBackend::import_buffer");
         Ok(Buffer::new(params, memory.length(), PlainBuffer::over(memory)))
     }
-
     fn create_semaphore(&self, _: QueueAffinity, initial_value: u64, _: SemaphoreFlags) -> Result<Semaphore> {
-        self.calls.count("DeviceBackend::create_semaphore");
         let timeline = Timeline::new(initial_value);
         Ok(Semaphore::new(CountingSemaphore { timeline, calls: self.calls.clone() }))
     }
-
     fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
-        self.calls.count("DeviceBackend::create_command_buffer");
         Ok(CommandBuffer::new(params, CountingCommands { calls: self.calls.clone() }))
     }
-
-    fn create_event(&self, _: QueueAffinity, _: u32) -> Result<Event> {
-        self.calls.count("DeviceBackend::create_event");
-        Ok(Event::new(Mark))
-    }
-
+    fn create_event(&self, _: QueueAffinity, _: u32) -> Result<Event> { Ok(Event::new(Mark)) }
     fn create_channel(&self, _: QueueAffinity, _: &ChannelParams<'_>) -> Result<Channel> {
-        self.calls.count("DeviceBackend::create_channel");
         Ok(Channel::new(CountingChannel { calls: self.calls.clone() }))
     }
-
-    fn create_executable_cache(&self, _: &str) -> Result<()> {
-        self.calls.count("DeviceBackend::create_executable_cache");
-        Ok(())
+    fn create_executable_cache(&self, _: &str) -> Result<()> { Ok(()) }
+    fn infer_executable_format(&self, _: &[u8]) -> Option<&'static str> { Some("counting") }
+    fn can_prepare_executable(&self, format: &str) -> bool { format == "counting" }
+    fn import_file(&self, _: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
+        let length = file.length()?;
+        Ok(File::new(access, length, CountingFile { file, calls: self.calls.clone() }))
     }
-
-    fn infer_executable_format(&self, _: &[u8]) -> Option<&'static str> {
-        self.calls.count("DeviceBackend::infer_executable_format");
-        Some("counting")
-    }
-
-    fn can_prepare_executable(&self, format: &str) -> bool {
-        self.calls.count("DeviceBackend::can_prepare_executable");
-        format == "counting"
-    }
-
+    fn submit(&self, _: &Submission<Live<'_>>) -> Result<Option<Buffer>> { Ok(None) }
+    fn refused(&self, _: &Submission<Live<'_>>, _: &Error) {}
+    fn trim(&self) -> Result<()> { Err(Error::resource_exhausted("nothing to free")) }
+    fn flush(&self, _: QueueAffinity) -> Result<()> { Ok(()) }
+    fn profile_data(&self) -> ProfileData { ProfileData::QUEUE_EVENTS }
+    fn begin_profiling(&self, _request: &ProfileRequest) -> Result<()> { Ok(()) }
+    fn flush_profiling(&self) -> Result<()> { Ok(()) }
+    fn sample_profiling_clock(&self) -> Result<()> { Ok(()) }
+    fn end_profiling(&self) -> Result<()> { Ok(()) }
+    fn memory_statistics(&self) -> Option<MemoryStatistics> { Some(MemoryStatistics::default()) }
+} {
     #[allow(unsafe_code, reason = "the trait's; nothing here runs the bytes")]
     unsafe fn prepare_executable(&self, _: &ExecutableParams<'_>) -> Result<Executable> {
         self.calls.count("DeviceBackend::prepare_executable");
@@ -121,62 +116,7 @@ impl DeviceBackend for Counting {
             FunctionInfo { name: "only".into(), workgroup_size: [1; 3], ..FunctionInfo::default() };
         Ok(Executable::new(CountingExecutable { functions: vec![function], calls: self.calls.clone() }))
     }
-
-    fn import_file(&self, _: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
-        self.calls.count("DeviceBackend::import_file");
-        let length = file.length()?;
-        Ok(File::new(access, length, CountingFile { file, calls: self.calls.clone() }))
-    }
-
-    fn submit(&self, _: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
-        self.calls.count("DeviceBackend::submit");
-        Ok(None)
-    }
-
-    fn refused(&self, _: &Submission<Live<'_>>, _: &Error) {
-        self.calls.count("DeviceBackend::refused");
-    }
-
-    fn trim(&self) -> Result<()> {
-        self.calls.count("DeviceBackend::trim");
-        Err(Error::resource_exhausted("nothing to free"))
-    }
-
-    fn flush(&self, _: QueueAffinity) -> Result<()> {
-        self.calls.count("DeviceBackend::flush");
-        Ok(())
-    }
-
-    fn profile_data(&self) -> ProfileData {
-        self.calls.count("DeviceBackend::profile_data");
-        ProfileData::QUEUE_EVENTS
-    }
-
-    fn begin_profiling(&self, _request: &ProfileRequest) -> Result<()> {
-        self.calls.count("DeviceBackend::begin_profiling");
-        Ok(())
-    }
-
-    fn flush_profiling(&self) -> Result<()> {
-        self.calls.count("DeviceBackend::flush_profiling");
-        Ok(())
-    }
-
-    fn sample_profiling_clock(&self) -> Result<()> {
-        self.calls.count("DeviceBackend::sample_profiling_clock");
-        Ok(())
-    }
-
-    fn end_profiling(&self) -> Result<()> {
-        self.calls.count("DeviceBackend::end_profiling");
-        Ok(())
-    }
-
-    fn memory_statistics(&self) -> Option<MemoryStatistics> {
-        self.calls.count("DeviceBackend::memory_statistics");
-        Some(MemoryStatistics::default())
-    }
-}
+} }
 
 /// The device's memory. A mapping is a copy, and the device immediately overwrites bytes that are flushed.
 struct CountingBuffer {
@@ -187,96 +127,48 @@ struct CountingBuffer {
 /// The byte that the device writes over flushed bytes.
 pub const OVERWRITTEN: u8 = 0xee;
 
-impl BufferBackend for CountingBuffer {
+counting! { BufferBackend for CountingBuffer {
     fn map(&self, mapped: &MappedRange) -> Result<HostMemory> {
-        self.calls.count("BufferBackend::map");
         let copy = HostMemory::allocate(mapped.range.length)?;
         copy.copy_from(0, &self.memory, mapped.range.offset, mapped.range.length)?;
         Ok(copy)
     }
-
     fn unmap(&self, mapped: &MappedRange, _: &HostMemory) -> Result<()> {
-        self.calls.count("BufferBackend::unmap");
         self.memory.fill(mapped.range.offset, mapped.range.length, &[OVERWRITTEN])
     }
-
     fn flush(&self, mapped: &MappedRange, _: &HostMemory, range: Range) -> Result<()> {
-        self.calls.count("BufferBackend::flush");
         self.memory.fill(mapped.range.offset + range.offset, range.length, &[OVERWRITTEN])
     }
-
-    fn invalidate(&self, _: &MappedRange, _: &HostMemory, _: Range) -> Result<()> {
-        self.calls.count("BufferBackend::invalidate");
-        Ok(())
-    }
-
-    fn is_queue_ordered(&self) -> bool {
-        self.calls.count("BufferBackend::is_queue_ordered");
-        true
-    }
-
-    fn deallocate(&self) -> Result<()> {
-        self.calls.count("BufferBackend::deallocate");
-        Ok(())
-    }
-}
+    fn invalidate(&self, _: &MappedRange, _: &HostMemory, _: Range) -> Result<()> { Ok(()) }
+    fn is_queue_ordered(&self) -> bool { true }
+    fn deallocate(&self) -> Result<()> { Ok(()) }
+} }
 
 struct CountingSemaphore {
     timeline: Timeline,
     calls: Calls,
 }
 
-impl SemaphoreBackend for CountingSemaphore {
-    fn query(&self) -> Result<u64> {
-        self.calls.count("SemaphoreBackend::query");
-        self.timeline.query()
-    }
-
-    fn signal(&self, value: u64) -> Result<()> {
-        self.calls.count("SemaphoreBackend::signal");
-        self.timeline.signal(value)
-    }
-
-    fn fail(&self, error: Error) {
-        self.calls.count("SemaphoreBackend::fail");
-        self.timeline.fail(error);
-    }
-
-    fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
-        self.calls.count("SemaphoreBackend::wait");
-        self.timeline.wait(value, timeout)
-    }
-
+counting! { SemaphoreBackend for CountingSemaphore {
+    fn query(&self) -> Result<u64> { self.timeline.query() }
+    fn signal(&self, value: u64) -> Result<()> { self.timeline.signal(value) }
+    fn fail(&self, error: Error) { self.timeline.fail(error); }
+    fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> { self.timeline.wait(value, timeout) }
     fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
-        self.calls.count("SemaphoreBackend::on_reached");
         self.timeline.on_reached(value, callback)
     }
-}
+} }
 
 struct CountingCommands {
     calls: Calls,
 }
 
-impl CommandBufferBackend for CountingCommands {
-    fn begin(&self) -> Result<()> {
-        self.calls.count("CommandBufferBackend::begin");
-        Ok(())
-    }
-
-    fn record(&self, _: &Command<Live<'_>>) -> Result<()> {
-        self.calls.count("CommandBufferBackend::record");
-        Ok(())
-    }
-
-    fn refused(&self, _: &Command<Live<'_>>, _: &Error) {
-        self.calls.count("CommandBufferBackend::refused");
-    }
-
-    fn end(&self) -> Result<()> {
-        self.calls.count("CommandBufferBackend::end");
-        Ok(())
-    }
-}
+counting! { CommandBufferBackend for CountingCommands {
+    fn begin(&self) -> Result<()> { Ok(()) }
+    fn record(&self, _: &Command<Live<'_>>) -> Result<()> { Ok(()) }
+    fn refused(&self, _: &Command<Live<'_>>, _: &Error) {}
+    fn end(&self) -> Result<()> { Ok(()) }
+} }
 
 /// An event, which has no functions to count.
 struct Mark;
@@ -287,53 +179,34 @@ struct CountingChannel {
     calls: Calls,
 }
 
-impl ChannelBackend for CountingChannel {
+counting! { ChannelBackend for CountingChannel {
     fn split(&self, _: i32, _: i32, _: u64) -> Result<Channel> {
-        self.calls.count("ChannelBackend::split");
         Ok(Channel::new(Self { calls: self.calls.clone() }))
     }
-
-    fn rank_and_count(&self) -> (i32, i32) {
-        self.calls.count("ChannelBackend::rank_and_count");
-        (1, 2)
-    }
-}
+    fn rank_and_count(&self) -> (i32, i32) { (1, 2) }
+} }
 
 struct CountingExecutable {
     functions: Vec<FunctionInfo>,
     calls: Calls,
 }
 
-impl ExecutableBackend for CountingExecutable {
-    fn name(&self) -> &str {
-        self.calls.count("ExecutableBackend::name");
-        "counted"
-    }
-
-    fn functions(&self) -> &[FunctionInfo] {
-        self.calls.count("ExecutableBackend::functions");
-        &self.functions
-    }
-
-    fn lookup(&self, name: &str) -> Option<u32> {
-        self.calls.count("ExecutableBackend::lookup");
-        FunctionInfo::find(&self.functions, name)
-    }
-}
+counting! { ExecutableBackend for CountingExecutable {
+    fn name(&self) -> &str { "counted" }
+    fn functions(&self) -> &[FunctionInfo] { &self.functions }
+    fn lookup(&self, name: &str) -> Option<u32> { FunctionInfo::find(&self.functions, name) }
+} }
 
 struct CountingFile {
     file: HostFile,
     calls: Calls,
 }
 
-impl FileBackend for CountingFile {
+counting! { FileBackend for CountingFile {
     fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
-        self.calls.count("FileBackend::read_at");
         self.file.read_at(offset, target, range)
     }
-
     fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
-        self.calls.count("FileBackend::write_at");
         self.file.write_at(offset, source, range)
     }
-}
+} }
