@@ -5,8 +5,6 @@
 //! needs thus sees stale bytes, and code that relies on submission order sees a different one. A seed gives
 //! the same delays in each run, as far as thread scheduling permits.
 
-#![allow(unsafe_code, reason = "unsafe.md lists it")]
-
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +17,8 @@ use rehal_hal::{
     MemoryAccess, MemoryStatistics, PendingSubmissions, QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp,
     Semaphore, SemaphoreFlags, StoredNames, Submission,
 };
+
+use crate::forward::forward;
 
 /// Threads that run work.
 const WORKERS: usize = 3;
@@ -154,10 +154,6 @@ impl DeviceBackend for LateDevice {
         &self.info
     }
 
-    fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
-        self.base.query_i64(category, key)
-    }
-
     fn grant(&self, params: BufferParams) -> Result<BufferParams> {
         self.base.backend().grant(params)
     }
@@ -187,36 +183,6 @@ impl DeviceBackend for LateDevice {
         self.base.backend().create_command_buffer(params)
     }
 
-    fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event> {
-        self.base.backend().create_event(affinity, flags)
-    }
-
-    fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
-        self.base.backend().create_channel(affinity, params)
-    }
-
-    fn create_executable_cache(&self, identifier: &str) -> Result<()> {
-        self.base.backend().create_executable_cache(identifier)
-    }
-
-    fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
-        self.base.infer_executable_format(data)
-    }
-
-    fn can_prepare_executable(&self, format: &str) -> bool {
-        self.base.can_prepare_executable(format)
-    }
-
-    unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
-        // SAFETY: the caller vouches for the code, as this function requires; the code is forwarded
-        // unchanged.
-        unsafe { self.base.backend().prepare_executable(params) }
-    }
-
-    fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
-        self.base.backend().import_file(affinity, access, file)
-    }
-
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let created = match &submission.op {
             QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(*params, *size)?),
@@ -226,38 +192,10 @@ impl DeviceBackend for LateDevice {
         Ok(created)
     }
 
-    fn refused(&self, _submission: &Submission<Live<'_>>, _error: &Error) {}
-
     fn trim(&self) -> Result<()> {
         self.pending.fail_stranded();
         self.base.trim()
     }
 
-    fn flush(&self, affinity: QueueAffinity) -> Result<()> {
-        self.base.flush(affinity)
-    }
-
-    fn profile_data(&self) -> ProfileData {
-        self.base.profile_data()
-    }
-
-    fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
-        self.base.begin_profiling(request)
-    }
-
-    fn flush_profiling(&self) -> Result<()> {
-        self.base.flush_profiling()
-    }
-
-    fn sample_profiling_clock(&self) -> Result<()> {
-        self.base.sample_profiling_clock()
-    }
-
-    fn end_profiling(&self) -> Result<()> {
-        self.base.end_profiling()
-    }
-
-    fn memory_statistics(&self) -> Option<MemoryStatistics> {
-        self.base.memory_statistics()
-    }
+    forward!();
 }

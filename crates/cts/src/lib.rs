@@ -11,6 +11,7 @@
 
 mod check;
 pub mod discrete;
+mod forward;
 mod group;
 mod harness;
 pub mod late;

@@ -26,7 +26,7 @@ const UNSAFE: [(&str, &str); 14] = [
 
 /// Files that call or implement `prepare_executable`, the one unsafe function of the HAL, and document why
 /// they trust the bytes; and files that tests need.
-const PREPARES: [(&str, &str); 13] = [
+const PREPARES: [(&str, &str); 12] = [
     (
         "crates/modules/src/hal/executable.rs",
         "a program's executables are its code, and the user asked to run it",
@@ -48,8 +48,7 @@ const PREPARES: [(&str, &str); 13] = [
         "crates/replay/tests/memory/mod.rs",
         "a counting allocator, to check that the planner's memory is in proportion to the file's size",
     ),
-    ("crates/cts/src/late.rs", "forwards the call to the device underlying a test device"),
-    ("crates/cts/src/discrete/mod.rs", "forwards the call to the device underlying a test device"),
+    ("crates/cts/src/forward.rs", "forwards the call to the device underlying a test device"),
     ("crates/cts/tests/faults.rs", "prepares kernels of the device that tests the suite"),
     ("crates/cts/tests/memory_device/mod.rs", "that device: its kernels are Rust functions of the test"),
 ];

@@ -6,8 +6,6 @@
 //! contains [`JUNK`], and new memory is not zeros. Code that maps what it should stage thus fails on it, and
 //! code that forgets to flush or to invalidate sees stale bytes. The underlying device does all work.
 
-#![allow(unsafe_code, reason = "unsafe.md lists it/unsafe.md lists it")]
-
 mod buffer;
 mod command_buffer;
 mod names;
@@ -24,6 +22,7 @@ use rehal_hal::{
 use self::buffer::DiscreteBuffer;
 use self::command_buffer::DiscreteCommands;
 use self::names::BaseNames;
+use crate::forward::forward;
 
 pub use self::buffer::JUNK;
 
@@ -44,10 +43,6 @@ impl DiscreteDevice {
 impl DeviceBackend for DiscreteDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
-    }
-
-    fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
-        self.base.query_i64(category, key)
     }
 
     // Device-local memory is not host-visible.
@@ -92,36 +87,6 @@ impl DeviceBackend for DiscreteDevice {
         Ok(CommandBuffer::new(params, DiscreteCommands { base, device: self.base.clone() }))
     }
 
-    fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event> {
-        self.base.backend().create_event(affinity, flags)
-    }
-
-    fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
-        self.base.backend().create_channel(affinity, params)
-    }
-
-    fn create_executable_cache(&self, identifier: &str) -> Result<()> {
-        self.base.backend().create_executable_cache(identifier)
-    }
-
-    fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
-        self.base.infer_executable_format(data)
-    }
-
-    fn can_prepare_executable(&self, format: &str) -> bool {
-        self.base.can_prepare_executable(format)
-    }
-
-    unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
-        // SAFETY: the caller vouches for the code, as this function requires; the code is forwarded
-        // unchanged.
-        unsafe { self.base.backend().prepare_executable(params) }
-    }
-
-    fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
-        self.base.backend().import_file(affinity, access, file)
-    }
-
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let scratch = Bump::new();
         let mut names = BaseNames { device: &self.base, scratch: &scratch };
@@ -137,37 +102,9 @@ impl DeviceBackend for DiscreteDevice {
         }
     }
 
-    fn refused(&self, _submission: &Submission<Live<'_>>, _error: &Error) {}
-
     fn trim(&self) -> Result<()> {
         self.base.trim()
     }
 
-    fn flush(&self, affinity: QueueAffinity) -> Result<()> {
-        self.base.flush(affinity)
-    }
-
-    fn profile_data(&self) -> ProfileData {
-        self.base.profile_data()
-    }
-
-    fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
-        self.base.begin_profiling(request)
-    }
-
-    fn flush_profiling(&self) -> Result<()> {
-        self.base.flush_profiling()
-    }
-
-    fn sample_profiling_clock(&self) -> Result<()> {
-        self.base.sample_profiling_clock()
-    }
-
-    fn end_profiling(&self) -> Result<()> {
-        self.base.end_profiling()
-    }
-
-    fn memory_statistics(&self) -> Option<MemoryStatistics> {
-        self.base.memory_statistics()
-    }
+    forward!();
 }
