@@ -1,5 +1,5 @@
-//! Shared by the tests of several crates: the location of the fixtures and the corpus, and tests that are
-//! listed as ignored if the corpus is missing.
+//! Shared by the tests of several crates: the location of the fixtures and the corpus, tests that are listed
+//! as ignored if the corpus is missing, and damaged files.
 //!
 //! The fixtures are part of the repository. The corpus is a larger, external set of captures, programs and
 //! models: in the directory that `REHAL_CORPUS` names, else in `../shared/corpus`. This crate must not depend
@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use fastrand::Rng;
 use libtest_mimic::{Failed, Trial};
 
 /// Names the directory of the corpus.
@@ -56,6 +57,29 @@ pub fn corpus() -> Option<PathBuf> {
         _ => {
             let beside = repository().join("../shared/corpus");
             beside.join("captures").is_dir().then_some(beside)
+        }
+    }
+}
+
+/// Changes a few bytes: bits, whole values that overflow, or runs copied from elsewhere.
+pub fn mutate(bytes: &mut [u8], random: &mut Rng) {
+    const EXTREMES: [u64; 8] =
+        [0, 1, u64::MAX, u64::MAX - 63, u64::MAX / 16 + 1, 1 << 32, u64::MAX >> 1, 4096];
+    for _ in 0..=random.usize(..3) {
+        let at = random.usize(..bytes.len());
+        let length = random.usize(..64).min(bytes.len() - at);
+        match random.usize(..4) {
+            0 => bytes[at] ^= 1 << random.usize(..8),
+            1 => bytes[at] = random.u8(..),
+            2 => {
+                let value = EXTREMES[random.usize(..EXTREMES.len())].to_le_bytes();
+                let length = value.len().min(bytes.len() - at);
+                bytes[at..at + length].copy_from_slice(&value[..length]);
+            }
+            _ => {
+                let from = random.usize(..=bytes.len() - length);
+                bytes.copy_within(from..from + length, at);
+            }
         }
     }
 }

@@ -73,7 +73,7 @@ fn mutated(set: &Path) {
         let rounds = if seed.len() > 64 * 1024 { 8 } else { 320 };
         for _ in 0..rounds {
             let mut bytes = seed.clone();
-            common::mutate(&mut bytes, &mut random);
+            testing::mutate(&mut bytes, &mut random);
             exercise(&bytes);
             count += 1;
         }

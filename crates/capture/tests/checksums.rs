@@ -2,9 +2,6 @@
 
 #![allow(clippy::result_large_err, reason = "as in the crate")]
 
-#[allow(dead_code, reason = "shared with the tests that rewrite captures")]
-mod common;
-
 use std::io::Cursor;
 
 use rehal_base::{Fault, FormatError, Remedy};
@@ -193,7 +190,7 @@ fn mutations_are_detected() {
     let mut random = fastrand::Rng::with_seed(7);
     for _ in 0..1000 {
         let mut changed = bytes.clone();
-        common::mutate(&mut changed, &mut random);
+        testing::mutate(&mut changed, &mut random);
         assert_eq!(read(&changed, STRICT).is_ok(), changed == bytes);
         rehal_capture::fuzzing::exercise(&changed);
     }

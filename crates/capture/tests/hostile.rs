@@ -1,13 +1,10 @@
 //! Malformed captures: always an error or fewer records, never a panic.
 
-#[allow(dead_code, reason = "shared with the tests that rewrite captures")]
-mod common;
-
-use common::mutate;
 use fastrand::Rng;
 use rehal_base::{Fault, Remedy};
 use rehal_capture::fuzzing::exercise;
 use rehal_capture::{Capture, OpenOptions, PayloadType, RecordType};
+use testing::mutate;
 
 const RECOVER: OpenOptions = OpenOptions { recover: true };
 

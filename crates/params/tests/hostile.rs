@@ -4,6 +4,7 @@ use fastrand::Rng;
 use rehal_params::fuzzing::exercise;
 use rehal_params::sample::{GgufTensor, gguf};
 use rehal_params::{Format, sample};
+use testing::mutate;
 
 fn samples() -> [(Format, Vec<u8>); 4] {
     [
@@ -33,29 +34,6 @@ fn truncated_files_are_rejected() {
                 Err(error) => {
                     assert!(error.offset <= bytes.len() as u64, "{format:?} truncated to {length}: {error:?}")
                 }
-            }
-        }
-    }
-}
-
-/// Changes a few bytes: bits, whole values that overflow, or runs copied from elsewhere.
-fn mutate(bytes: &mut [u8], random: &mut Rng) {
-    const EXTREMES: [u64; 8] =
-        [0, 1, u64::MAX, u64::MAX - 63, u64::MAX / 16 + 1, 1 << 32, u64::MAX >> 1, 4096];
-    for _ in 0..=random.usize(..3) {
-        let at = random.usize(..bytes.len());
-        match random.usize(..4) {
-            0 => bytes[at] ^= 1 << random.usize(..8),
-            1 => bytes[at] = random.u8(..),
-            2 => {
-                let value = EXTREMES[random.usize(..EXTREMES.len())].to_le_bytes();
-                let length = value.len().min(bytes.len() - at);
-                bytes[at..at + length].copy_from_slice(&value[..length]);
-            }
-            _ => {
-                let length = random.usize(..24.min(bytes.len() - at)) + 1;
-                let from = random.usize(..bytes.len() - length + 1);
-                bytes.copy_within(from..from + length, at);
             }
         }
     }

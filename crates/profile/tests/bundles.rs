@@ -116,7 +116,7 @@ fn mutated(corpus: &Path) {
         let seed = std::fs::read(&path).unwrap();
         for _ in 0..20 {
             let mut bytes = seed.clone();
-            common::mutate(&mut bytes, &mut random);
+            testing::mutate(&mut bytes, &mut random);
             exercise(&bytes);
             count += 1;
         }

@@ -5,7 +5,7 @@ mod common;
 
 use std::io::Cursor;
 
-use common::{mutate, printed};
+use common::printed;
 use fastrand::Rng;
 use rehal_base::{Fault, FormatError, StatusCode};
 use rehal_profile::check::exercise;
@@ -14,6 +14,7 @@ use rehal_profile::report::{Format, Report, ReportOptions};
 use rehal_profile::{
     Bundle, ContentType, OpenOptions, Record, RecordFields, Writer, activity, rows, timeline, times,
 };
+use testing::mutate;
 use zerocopy::little_endian::{U32, U64};
 
 const RECOVER: OpenOptions = OpenOptions { recover: true };

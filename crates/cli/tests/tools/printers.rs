@@ -7,32 +7,12 @@ use rehal_capture::layout::Scope;
 use rehal_capture::{Capture, OpenOptions, Payload, RecordFields, Writer, payload};
 use rehal_cli::tools::fuzzing::{exercise_capture, exercise_parameters, exercise_profile};
 use rehal_session::{DeviceGroup, DeviceOptions};
+use testing::mutate;
 
 use crate::common::{Scratch, capture, fixture, print};
 
 fn devices() -> DeviceGroup {
     DeviceOptions::default().open().unwrap()
-}
-
-/// Changes a few bytes: bits, values that overflow, or runs copied from elsewhere.
-fn mutate(bytes: &mut [u8], random: &mut Rng) {
-    const EXTREMES: [u64; 6] = [0, 1, u64::MAX, u64::MAX / 16 + 1, 1 << 32, u64::MAX >> 1];
-    for _ in 0..=random.usize(..3) {
-        let at = random.usize(..bytes.len());
-        let length = random.usize(..64).min(bytes.len() - at);
-        match random.usize(..3) {
-            0 => bytes[at] ^= 1 << random.usize(..8),
-            1 => {
-                let value = random.choice(EXTREMES).unwrap_or_default().to_le_bytes();
-                let length = length.min(value.len());
-                bytes[at..at + length].copy_from_slice(&value[..length]);
-            }
-            _ => {
-                let from = random.usize(..=bytes.len() - length);
-                bytes.copy_within(from..from + length, at);
-            }
-        }
-    }
 }
 
 /// A capture with its scopes renamed.

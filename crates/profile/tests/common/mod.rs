@@ -1,8 +1,7 @@
-//! What several tests do with a bundle: write it again, and change it.
+//! What several tests do with a bundle: write it again, and print it.
 
 use std::io::Cursor;
 
-use fastrand::Rng;
 use rehal_profile::report::{self, ReportOptions};
 use rehal_profile::{Bundle, OpenOptions, RecordFields, RecordType, Writer};
 
@@ -34,26 +33,4 @@ pub fn printed(bytes: &[u8], options: &ReportOptions) -> (Vec<u8>, Option<rehal_
     let mut output = Vec::new();
     let error = report::print(&bundle, options, &mut output).err();
     (output, error)
-}
-
-/// Changes a few bytes: bits, whole values that overflow, or runs copied from elsewhere.
-pub fn mutate(bytes: &mut [u8], random: &mut Rng) {
-    const EXTREMES: [u64; 6] = [0, 1, u64::MAX, u64::MAX / 16 + 1, 1 << 32, u64::MAX >> 1];
-    for _ in 0..=random.usize(..3) {
-        let at = random.usize(..bytes.len());
-        match random.usize(..4) {
-            0 => bytes[at] ^= 1 << random.usize(..8),
-            1 => bytes[at] = random.u8(..),
-            2 => {
-                let value = EXTREMES[random.usize(..EXTREMES.len())].to_le_bytes();
-                let length = value.len().min(bytes.len() - at);
-                bytes[at..at + length].copy_from_slice(&value[..length]);
-            }
-            _ => {
-                let length = random.usize(..64).min(bytes.len() - at);
-                let from = random.usize(..bytes.len() - length);
-                bytes.copy_within(from..from + length, at);
-            }
-        }
-    }
 }
