@@ -8,6 +8,10 @@
 //! extensions, timestamps or events. The conformance suite runs on these, too. `VulkanDriver::emulating` is
 //! hidden from the documentation.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
 use ash::vk::{self, MemoryPropertyFlags as Flags};
 
 use crate::physical::{Features, Physical};
@@ -37,6 +41,35 @@ pub struct Emulation {
     pub has_no_timestamps: bool,
     /// Whether the device has no events, as some that translate Vulkan have not.
     pub has_no_events: bool,
+    /// The clock by which the watchdog measures work, if it is not the system's.
+    pub clock: Option<TestClock>,
+}
+
+/// A clock that is stopped until a test lets it run. Then each reading is an hour after the one before.
+#[derive(Clone, Debug)]
+pub struct TestClock {
+    start: Instant,
+    /// The hours that have passed, plus one; 0 while it is stopped.
+    hours: Arc<AtomicU64>,
+}
+
+impl Default for TestClock {
+    fn default() -> Self {
+        Self { start: Instant::now(), hours: Arc::default() }
+    }
+}
+
+impl TestClock {
+    /// Lets the clock run.
+    pub fn run(&self) {
+        self.hours.fetch_max(1, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> Instant {
+        let next = |hours: u64| (hours > 0).then_some(hours + 1);
+        let hours = self.hours.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or(0);
+        self.start + Duration::from_secs(3600 * hours)
+    }
 }
 
 /// The bytes of the memory of a GPU with a bus that the host can map: a quarter of what such GPUs have at
@@ -115,6 +148,11 @@ impl Emulation {
     /// Vulkan's index of a memory type.
     pub(crate) fn index(&self, kind: u32) -> u32 {
         if self.memory.is_some() { 0 } else { kind }
+    }
+
+    /// The time, for the watchdog.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.as_ref().map_or_else(Instant::now, TestClock::now)
     }
 
     /// Whether the host and the device have bytes of their own where memory is not coherent.

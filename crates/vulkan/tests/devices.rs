@@ -21,9 +21,9 @@ use rehal_hal::{
     Dispatch, Driver, Executable, ExecutableParams, FunctionInfo, HostFile, Live, MemoryAccess, MemoryType,
     OptionSet, QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags, WorkgroupCount,
 };
-use rehal_vulkan::emulation::{EmulatedMemory, Emulation};
+use rehal_vulkan::emulation::{EmulatedMemory, Emulation, TestClock};
 use rehal_vulkan::{DebugMessage, VulkanDriver, VulkanDriverOptions, VulkanOptions};
-use spinning::spinning;
+use spinning::{announced, spinning};
 use spirv::{ExecutionMode, ExecutionModel, Op, StorageClass};
 
 fn device(options: VulkanOptions) -> Device {
@@ -75,28 +75,38 @@ fn dispatch<'a>(executable: &'a Executable, bindings: &'a [BufferRef<&'a Buffer>
     Dispatch::new(executable, 0, [1; 3]).bindings(bindings)
 }
 
-/// Workgroups of a dispatch that takes many times the timeout of tests: about 25 s on two cores with
+/// Workgroups of a dispatch that outlasts its test unless the host ends it: about 500 s on two cores with
 /// llvmpipe.
-const ENDLESS: u32 = 60_000;
+const ENDLESS: [u32; 3] = [60_000, 20, 1];
 
 fn spin<'a>(
     executable: &'a Executable,
     bindings: &'a [BufferRef<&'a Buffer>],
-    workgroups: u32,
+    workgroups: [u32; 3],
 ) -> Dispatch<Live<'a>> {
-    let workgroup_count = WorkgroupCount::Static([workgroups, 1, 1]);
-    Dispatch { workgroup_count, ..dispatch(executable, bindings) }
+    Dispatch::new(executable, 0, workgroups).bindings(bindings)
+}
+
+/// Options with a timeout.
+fn with_timeout() -> VulkanOptions {
+    let mut options = VulkanOptions::default();
+    options.timeout = Some(Duration::from_secs(1));
+    options
+}
+
+/// A device with a timeout and a clock that is stopped.
+fn guarded(emulation: Emulation) -> (Device, TestClock) {
+    let clock = TestClock::default();
+    let emulation = Emulation { clock: Some(clock.clone()), ..emulation };
+    let driver = Driver::new(VulkanDriver::emulating(VulkanDriverOptions::default(), emulation));
+    (driver.create_device("", &OptionSet::default().with(with_timeout())).unwrap(), clock)
 }
 
 #[test]
 fn a_kernel_that_does_not_end_fails_the_timelines() {
-    let mut options = VulkanOptions::default();
-    options.timeout = Some(Duration::from_secs(1));
-    // The clock is read by the queue.
+    // The device's clock is read by the queue.
     let missing_extensions = &["VK_EXT_calibrated_timestamps"];
-    let emulation = Emulation { missing_extensions, ..Emulation::default() };
-    let driver = Driver::new(VulkanDriver::emulating(VulkanDriverOptions::default(), emulation));
-    let device = driver.create_device("", &OptionSet::default().with(options)).unwrap();
+    let (device, clock) = guarded(Emulation { missing_extensions, ..Emulation::default() });
     let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
     let buffer = words(&device, 4);
     let mapping = buffer.map_persistent(MemoryAccess::WRITE, 0, 4).unwrap();
@@ -105,6 +115,7 @@ fn a_kernel_that_does_not_end_fails_the_timelines() {
     let queue = device.queue(QUEUE_AFFINITY_ANY);
     queue.signal(&[done.at(1)]).dispatch(&spin(&executable, &bindings, ENDLESS)).unwrap();
     queue.wait(&[done.at(1)]).signal(&[after.at(1)]).barrier(0).unwrap();
+    clock.run();
     for semaphore in [&done, &after, &idle] {
         let error = semaphore.wait(1, Some(Duration::from_secs(60))).unwrap_err();
         assert_eq!(error.code(), StatusCode::DeadlineExceeded, "{error}");
@@ -128,12 +139,12 @@ fn a_kernel_that_does_not_end_fails_the_timelines() {
 /// Submits a command buffer of four dispatches of which the third takes too long, and returns the watchdog's
 /// message.
 fn message_of_the_watchdog(emulation: Emulation) -> String {
-    let mut options = VulkanOptions::default();
-    options.timeout = Some(Duration::from_secs(1));
-    let (device, messages) = validated(emulation, options);
-    let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
+    let clock = TestClock::default();
+    let emulation = Emulation { clock: Some(clock.clone()), ..emulation };
+    let (device, messages) = validated(emulation, with_timeout());
+    let executable = prepare(&device, "vulkan-spirv-raw", &announced().bytes());
     let flag = words(&device, 4);
-    let mapping = flag.map_persistent(MemoryAccess::WRITE, 0, 4).unwrap();
+    let mapping = flag.map_persistent(MemoryAccess::READ | MemoryAccess::WRITE, 0, 8).unwrap();
     let params = BufferParams {
         usage: BufferParams::default().usage
             | BufferUsage::DISPATCH_INDIRECT_PARAMETERS
@@ -142,7 +153,7 @@ fn message_of_the_watchdog(emulation: Emulation) -> String {
         ..BufferParams::default()
     };
     let count = device.allocate_buffer(params, 12).unwrap();
-    let set_count = |x: u32| count.write(0, &[x, 1, 1].map(u32::to_le_bytes).concat()).unwrap();
+    let set_count = |it: [u32; 3]| count.write(0, &it.map(u32::to_le_bytes).concat()).unwrap();
     let bindings = [BufferRef::whole(&flag)];
     let commands = device
         .create_command_buffer(CommandBufferParams {
@@ -156,15 +167,22 @@ fn message_of_the_watchdog(emulation: Emulation) -> String {
         let dispatch = Dispatch { workgroup_count, ..dispatch(&executable, &bindings) };
         commands.record(&Command::Dispatch(dispatch)).unwrap();
     }
-    commands.record(&Command::Dispatch(spin(&executable, &bindings, 1))).unwrap();
+    commands.record(&Command::Dispatch(spin(&executable, &bindings, [1; 3]))).unwrap();
     commands.end().unwrap();
     let (queue, first, second) = (device.queue(QUEUE_AFFINITY_ANY), semaphore(&device), semaphore(&device));
     // Executed before, so that there are marks of an earlier submission.
-    set_count(1);
+    set_count([1; 3]);
     queue.signal(&[first.at(1)]).execute(&commands, &[], 0).unwrap();
     first.wait(1, Some(Duration::from_secs(60))).unwrap();
     set_count(ENDLESS);
     queue.signal(&[second.at(1)]).execute(&commands, &[], 0).unwrap();
+    // Six dispatches of one workgroup of 8 invocations precede the one that does not end.
+    let begun = || u32::from_le_bytes(mapping.source().unwrap().load(4).unwrap());
+    while begun() <= 6 * 8 {
+        std::thread::yield_now();
+        mapping.invalidate(4, 4).unwrap();
+    }
+    clock.run();
     let error = second.wait(1, Some(Duration::from_secs(60))).unwrap_err();
     assert_eq!(error.code(), StatusCode::DeadlineExceeded, "{error}");
     assert_eq!(*messages.lock().unwrap(), [""; 0], "of the validation layer");
@@ -187,9 +205,7 @@ fn a_watchdog_names_the_dispatch_that_does_not_end() {
 
 #[test]
 fn a_kernel_that_ends_in_time_is_not_late() {
-    let mut options = VulkanOptions::default();
-    options.timeout = Some(Duration::from_secs(100));
-    let device = device(options);
+    let (device, _clock) = guarded(Emulation::default());
     let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
     let buffer = words(&device, 4);
     let mapping = buffer.map_persistent(MemoryAccess::WRITE, 0, 4).unwrap();
@@ -214,10 +230,9 @@ fn a_kernel_sees_what_the_host_writes_while_it_executes() {
     let done = semaphore(&device);
     let bindings = [BufferRef::whole(&buffer)];
     // If it does not see the word, these take many minutes.
-    let workgroup_count = WorkgroupCount::Static([ENDLESS, 20, 1]);
-    let endless = Dispatch { workgroup_count, ..dispatch(&executable, &bindings) };
+    let endless = spin(&executable, &bindings, ENDLESS);
     device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).dispatch(&endless).unwrap();
-    let late = done.wait(1, Some(Duration::from_millis(100))).unwrap_err();
+    let late = done.wait(1, Some(Duration::from_millis(1))).unwrap_err();
     assert_eq!(late.code(), StatusCode::DeadlineExceeded);
     mapping.write(0, &[1]).unwrap();
     mapping.flush(0, 4).unwrap();
@@ -241,9 +256,7 @@ fn block_callbacks(queue: &Queue<'_>, blocked: &Semaphore, buffer: &Buffer) -> m
 
 #[test]
 fn a_callback_that_blocks_does_not_stop_the_watchdog() {
-    let mut options = VulkanOptions::default();
-    options.timeout = Some(Duration::from_secs(1));
-    let device = device(options);
+    let (device, clock) = guarded(Emulation::default());
     let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
     let buffer = words(&device, 4);
     let mapping = buffer.map_persistent(MemoryAccess::WRITE, 0, 4).unwrap();
@@ -254,6 +267,7 @@ fn a_callback_that_blocks_does_not_stop_the_watchdog() {
     hangs.on_reached(1, Box::new(move |outcome| sender.send(outcome).unwrap())).detach();
     let bindings = [BufferRef::whole(&buffer)];
     queue.signal(&[hangs.at(1)]).dispatch(&spin(&executable, &bindings, ENDLESS)).unwrap();
+    clock.run();
     let error = receiver.recv_timeout(Duration::from_secs(60)).unwrap().unwrap_err();
     assert!(error.message().ends_with("dispatch of 'spin'"), "{error}");
     release.send(()).unwrap();
@@ -275,7 +289,10 @@ fn a_callback_that_panics_affects_no_other() {
         panics.on_reached(1, Box::new(|_| panic!("a callback of the test"))).detach();
         let sender = sender.clone();
         other.on_reached(1, Box::new(move |outcome| sender.send(outcome).unwrap())).detach();
-        queue.signal(&[panics.at(1), other.at(1)]).dispatch(&spin(&executable, &bindings, 20)).unwrap();
+        queue
+            .signal(&[panics.at(1), other.at(1)])
+            .dispatch(&spin(&executable, &bindings, [20, 1, 1]))
+            .unwrap();
         receiver.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
     }
 }
@@ -387,7 +404,7 @@ fn outstanding_reads_of_files_share_few_threads() {
     // The device is busy meanwhile.
     let (before, busy) = (threads(), semaphore(&device));
     let bindings = [BufferRef::whole(&flag)];
-    queue.signal(&[busy.at(1)]).dispatch(&spin(&executable, &bindings, 100)).unwrap();
+    queue.signal(&[busy.at(1)]).dispatch(&spin(&executable, &bindings, [100, 1, 1])).unwrap();
     let done: Vec<_> = (0..200).map(|_| semaphore(&device)).collect();
     let mut most = 0;
     for done in &done {

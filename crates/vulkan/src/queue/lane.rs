@@ -105,7 +105,7 @@ impl Core {
         };
         match submitted {
             Ok(()) => {
-                state.tracks.submit(lane, Instant::now());
+                state.tracks.submit(lane, self.now());
                 self.wake_for(state, lane)
             }
             Err(error) => {
@@ -179,7 +179,7 @@ impl Core {
     pub(super) fn block_lane(self: &Arc<Self>, lane: usize) -> LaneBlocker {
         let (mut state, none) = (self.state.lock(), vk::CommandBuffer::null());
         let position = state.tracks.add(lane, none, none, &Frontier::default(), &self.completed());
-        state.tracks.submit(lane, Instant::now());
+        state.tracks.submit(lane, self.now());
         LaneBlocker { core: self.clone(), lane, position }
     }
 
@@ -202,6 +202,11 @@ impl Core {
             self.completed[lane].fetch_max(position, Ordering::AcqRel);
         }
         Ok(())
+    }
+
+    /// The time by which the watchdog measures work.
+    pub(super) fn now(&self) -> Instant {
+        self.gpu.physical().emulation.now()
     }
 
     /// Waits until the work of a frontier is complete, for at most `timeout`. Returns whether it is: also if
@@ -234,7 +239,7 @@ impl Core {
     /// end before the watchdog's time, or whether it does cannot be known, the device is stuck.
     pub(crate) fn quiesce(&self) {
         let submitted = self.state.lock().tracks.submitted();
-        let start = Instant::now();
+        let start = self.now();
         let mut failures = 0;
         while !self.gpu.is_stuck() && !self.is_gone.load(Ordering::Acquire) {
             match self.wait_for_all(&submitted, WATCH) {
@@ -245,7 +250,7 @@ impl Core {
                 }
                 Err(vk::Result::ERROR_DEVICE_LOST) => return,
                 Err(vk::Result::TIMEOUT) => {
-                    if self.timeout.is_some_and(|timeout| start.elapsed() >= timeout) {
+                    if self.timeout.is_some_and(|timeout| self.now().duration_since(start) >= timeout) {
                         self.gpu.set_stuck();
                     }
                 }

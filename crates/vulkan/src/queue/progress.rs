@@ -1,7 +1,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ash::vk;
 use rehal_base::{Error, Result};
@@ -145,7 +145,7 @@ impl Core {
             self.lose(self.lost_by("reading the progress of a queue", error));
             return;
         }
-        let (completed, now) = (self.completed(), Instant::now());
+        let (completed, now) = (self.completed(), self.now());
         let mut state = self.state.lock();
         state.tracks.complete(&completed, now);
         let Some(late) = state.tracks.late(timeout, now) else { return };

@@ -1,7 +1,6 @@
 use std::collections::VecDeque;
 use std::iter::from_fn;
 use std::thread::{self, ThreadId};
-use std::time::Instant;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{defer_callbacks, for_each_unwinding};
@@ -28,7 +27,7 @@ impl Core {
         }
         let completed = self.completed();
         let mut state = self.state.lock();
-        state.tracks.complete(&completed, Instant::now());
+        state.tracks.complete(&completed, self.now());
         let mut settling = self.settling.lock();
         let is_single = self.lanes.len() == 1;
         let mut index = 0;
