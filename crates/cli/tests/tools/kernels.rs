@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
-use crate::common::{Scratch, capture, command, fail, fixture, print, run, write_kernel};
+use crate::common::{Scratch, capture, command, fail, fixture, print, record_add, run};
 use serde_json::Value;
 
 fn json(words: &[&str]) -> Value {
@@ -250,28 +250,53 @@ fn an_interrupted_export_is_complete_or_absent() {
     std::fs::create_dir(&parent).unwrap();
     let directory = parent.join("kernels");
     let export = format!("--export={}", directory.display());
-    let path = capture("mlp.mlp.local-sync");
-    let mut interrupted = 0;
-    for number in 0..40 {
+    let is_empty = || std::fs::read_dir(&parent).unwrap().count() == 0;
+    let start = |path: &str| {
         let mut tool = command("rehal");
-        let tool = tool.args(["kernels", "--device=local-sync", &export, &path]);
-        let mut tool = tool.stdout(std::process::Stdio::null()).spawn().unwrap();
-        let is_empty = || std::fs::read_dir(&parent).unwrap().count() == 0;
+        let tool = tool.args(["kernels", "--device=local-sync", &export, path]);
+        tool.stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let signal = |tool: &std::process::Child, number: usize| {
+        let signal = ["-2", "-15"][number % 2];
+        let sent = std::process::Command::new("kill").args([signal, &tool.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    };
+    // At any time.
+    let path = capture("mlp.mlp.local-sync");
+    for number in 0..40 {
+        let mut tool = start(&path);
         while is_empty() && tool.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
         std::thread::sleep(std::time::Duration::from_micros(250 * number));
-        let signal = ["-2", "-15"][number as usize % 2];
-        let sent = std::process::Command::new("kill").args([signal, &tool.id().to_string()]).status();
-        assert!(sent.unwrap().success());
-        interrupted += usize::from(tool.wait().unwrap().signal().is_some());
+        signal(&tool, number as usize);
+        tool.wait().unwrap();
         if directory.exists() {
             assert!(directory.join("index.json").exists(), "{number}");
             std::fs::remove_dir_all(&directory).unwrap();
         }
         assert!(is_empty(), "{number}: {:?}", std::fs::read_dir(&parent).unwrap().collect::<Vec<_>>());
     }
-    assert!(interrupted > 0);
+    // While a kernel runs, which does not end once it was recorded.
+    let (mark, begun) = (scratch.path("mark"), scratch.path("begun"));
+    let body = format!(
+        "extern int access(const char *, int), open(const char *, int, ...), pause(void); \
+         if (i == 0 && access({mark:?}, 0) == 0) {{ open({begun:?}, 0101, 0600); for (;;) pause(); }} \
+         binding_2[i] = binding_0[i] + binding_1[i];"
+    );
+    let path = record_add(&scratch, &body, 4);
+    std::fs::write(&mark, "").unwrap();
+    for number in 0..2 {
+        let mut tool = start(&path);
+        while !begun.exists() {
+            assert!(tool.try_wait().unwrap().is_none(), "it ended");
+            std::thread::yield_now();
+        }
+        assert!(!is_empty() && !directory.exists(), "{number}");
+        signal(&tool, number);
+        assert!(tool.wait().unwrap().signal().is_some() && is_empty(), "{number}");
+        std::fs::remove_file(&begun).unwrap();
+    }
 }
 
 #[test]
@@ -308,18 +333,9 @@ fn check_digests(directory: &Path, entries: &[Value]) {
 #[test]
 fn the_slice_of_a_dispatch_that_changes_nothing_has_the_digests_of_the_index() {
     let scratch = Scratch::new();
-    let function = "add_dispatch_0_elementwise_4_f32";
-    let [source, library, recorded, directory] =
-        ["nothing.c", "nothing.so", "nothing.ireereplay", "kernels"].map(|name| scratch.path(name));
-    write_kernel(&source, &capture("add4.add.local-sync"), function, "(void)i;");
-    print(&["rehal", "kernel", "build", source.to_str().unwrap(), "-o", library.to_str().unwrap()]);
-    let file = format!("--executable_file={}", library.display());
-    let recording = format!("--device_replay_output={}", recorded.display());
-    let bindings = ["--binding=4xf32=1", "--binding=4xf32=2", "--binding=4xf32=7"];
-    let once = ["--workgroup_count=1,1,1", "--batch_size=1", "--benchmark_min_time=1x"];
-    let words = ["iree-benchmark-executable", "--device=local-sync", &file, &recording];
-    print(&[&words[..], &bindings, &once].concat());
-    json(&[&format!("--export={}", directory.display()), recorded.to_str().unwrap()]);
+    let recorded = record_add(&scratch, "(void)i;", 4);
+    let directory = scratch.path("kernels");
+    json(&[&format!("--export={}", directory.display()), &recorded]);
     let index = std::fs::read_to_string(directory.join("index.json")).unwrap();
     let index: Value = serde_json::from_str(&index).unwrap();
     let entries = index["kernels"].as_array().unwrap();

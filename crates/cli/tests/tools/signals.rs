@@ -45,7 +45,7 @@ fn runs(process: &str) -> bool {
 }
 
 /// The processes that a process has started and that run.
-fn children(parent: u32) -> Vec<String> {
+pub fn children(parent: u32) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
     let lists = threads.map(|it| fs::read_to_string(it.path().join("children")).unwrap_or_default());
     lists.flat_map(|it| it.split_whitespace().map(str::to_string).collect::<Vec<_>>()).collect()
@@ -68,7 +68,7 @@ fn is_empty(directory: &Path) -> bool {
 }
 
 /// Processes end soon: those that were killed, and those that the end of their parent ends.
-fn wait_for_the_end(what: &str, processes: &[String]) {
+pub fn wait_for_the_end(what: &str, processes: &[String]) {
     for _ in 0..60_000 {
         if !processes.iter().any(|it| runs(it)) {
             return;

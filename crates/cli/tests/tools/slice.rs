@@ -4,7 +4,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::common::{Scratch, capture, fail, print, run, write_kernel};
+use crate::common::{Scratch, capture, fail, print, record_add, run};
 use serde_json::Value;
 
 /// The host reads of a capture, by length and digest.
@@ -118,22 +118,11 @@ fn parameters_stay_in_their_file_on_request() {
 fn a_slice_that_is_not_checked_says_what_it_contains() {
     let scratch = Scratch::new();
     let function = "add_dispatch_0_elementwise_4_f32";
-    let [source, library, recorded, output] = ["slow.c", "slow.so", "slow.ireereplay", "slice.ireereplay"]
-        .map(|name| scratch.path(name).to_str().unwrap().to_owned());
-    let body = "if (i == 0) nanosleep(&(struct timespec){.tv_nsec = 150000000}, 0);\n\
-                binding_2[i] = binding_0[i] + binding_1[i];\n";
-    write_kernel(Path::new(&source), &capture("add4.add.local-sync"), function, body);
+    let output = scratch.path("slice.ireereplay").to_str().unwrap().to_owned();
+    let body = "extern int usleep(unsigned); if (i == 0) usleep(150000); \
+                binding_2[i] = binding_0[i] + binding_1[i];";
+    let recorded = record_add(&scratch, body, 65536);
     let selected = format!("--function={function}");
-    let text = std::fs::read_to_string(&source).unwrap();
-    let header = "#define _POSIX_C_SOURCE 200809L\n#include <time.h>\n";
-    std::fs::write(&source, format!("{header}{text}")).unwrap();
-    print(&["rehal", "kernel", "build", &source, "-o", &library]);
-    let file = format!("--executable_file={library}");
-    let recording = format!("--device_replay_output={recorded}");
-    let bindings = ["--binding=65536xf32=1", "--binding=65536xf32=2", "--binding=65536xf32=7"];
-    let once = ["--workgroup_count=1,1,1", "--batch_size=1", "--benchmark_min_time=1x"];
-    let words = ["iree-benchmark-executable", "--device=local-sync", &file, &recording];
-    print(&[&words, &bindings[..], &once].concat());
     let cut = |words: &[&str]| {
         let ran = run(&slice(&[&[selected.as_str()], words].concat(), &recorded, &output));
         assert_eq!(ran.status, Some(0), "{ran:?}");

@@ -110,16 +110,12 @@ fn a_search_that_was_killed_is_resumed() {
         assert!(killed.try_wait().unwrap().is_none(), "it ends after six trials");
         std::thread::sleep(Duration::from_millis(5));
     }
+    let copies = crate::signals::children(killed.id());
     killed.kill().unwrap();
     killed.wait().unwrap();
     // The copy of the process that runs kernels ends with it, perhaps within a line.
-    let before = loop {
-        let before = fs::read(&output).unwrap();
-        std::thread::sleep(Duration::from_millis(300));
-        if fs::read(&output).unwrap() == before {
-            break before;
-        }
-    };
+    crate::signals::wait_for_the_end("a search", &copies);
+    let before = fs::read(&output).unwrap();
     let complete = lines(&output).len();
     fs::write(&output, [&before[..], b"{\"trial\": 7, "].concat()).unwrap();
     let resumed = tune(&scratch, &[&flag]);
