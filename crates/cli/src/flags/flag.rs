@@ -222,6 +222,44 @@ impl Flag<i64> {
     }
 }
 
+macro_rules! builders {
+    ($($flag:ident),*) => {$(
+        /// What flags of one value and of several have.
+        impl<T> $flag<T> {
+            /// Sets which files a value names.
+            pub const fn files(mut self, files: FilesOf<T>) -> Self {
+                self.files = Some(files);
+                self
+            }
+
+            /// Sets the extensions of the files that a value names.
+            pub const fn endings(mut self, endings: &'static [&'static str]) -> Self {
+                self.spec.endings = endings;
+                self
+            }
+
+            /// Sets the effect.
+            pub const fn effect(mut self, effect: Effect) -> Self {
+                self.spec.effect = effect;
+                self
+            }
+
+            /// Reads the environment variable of the same name if the flag is not given.
+            pub const fn variable(mut self) -> Self {
+                self.spec.variable_prefix = Some("");
+                self
+            }
+
+            /// The name without leading dashes.
+            pub fn name(&self) -> &'static str {
+                self.spec.name
+            }
+        }
+    )*};
+}
+
+builders!(Flag, List);
+
 impl<T> Flag<T> {
     /// A value with its own syntax. `expected` completes "expected ...".
     pub const fn parsed(
@@ -242,35 +280,11 @@ impl<T> Flag<T> {
         self
     }
 
-    /// Sets which files a value names.
-    pub const fn files(mut self, files: FilesOf<T>) -> Self {
-        self.files = Some(files);
-        self
-    }
-
-    /// Sets the extensions of the files that a value names.
-    pub const fn endings(mut self, endings: &'static [&'static str]) -> Self {
-        self.spec.endings = endings;
-        self
-    }
-
     /// Shows the default without quotes in help, as the reference does for numbers.
     pub const fn unquoted(mut self) -> Self {
         if let ValueType::Parsed { is_quoted, .. } = &mut self.kind {
             *is_quoted = false;
         }
-        self
-    }
-
-    /// Sets the effect.
-    pub const fn effect(mut self, effect: Effect) -> Self {
-        self.spec.effect = effect;
-        self
-    }
-
-    /// Reads the environment variable of the same name if the flag is not given.
-    pub const fn variable(mut self) -> Self {
-        self.spec.variable_prefix = Some("");
         self
     }
 
@@ -284,11 +298,6 @@ impl<T> Flag<T> {
     pub const fn without_value(mut self, word: &'static str) -> Self {
         self.bare = Some(word);
         self
-    }
-
-    /// The name without leading dashes.
-    pub fn name(&self) -> &'static str {
-        self.spec.name
     }
 }
 
@@ -326,39 +335,10 @@ impl<T> List<T> {
         Self { spec: Spec::new(name, help), kind, may_be_empty: false, files: None }
     }
 
-    /// Sets which files a value names.
-    pub const fn files(mut self, files: FilesOf<T>) -> Self {
-        self.files = Some(files);
-        self
-    }
-
-    /// Sets the extensions of the files that a value names.
-    pub const fn endings(mut self, endings: &'static [&'static str]) -> Self {
-        self.spec.endings = endings;
-        self
-    }
-
     /// Accepts empty values.
     pub const fn may_be_empty(mut self) -> Self {
         self.may_be_empty = true;
         self
-    }
-
-    /// Sets the effect.
-    pub const fn effect(mut self, effect: Effect) -> Self {
-        self.spec.effect = effect;
-        self
-    }
-
-    /// Reads the environment variable of the same name if the flag is not given.
-    pub const fn variable(mut self) -> Self {
-        self.spec.variable_prefix = Some("");
-        self
-    }
-
-    /// The name without leading dashes.
-    pub fn name(&self) -> &'static str {
-        self.spec.name
     }
 }
 
