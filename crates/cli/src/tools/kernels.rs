@@ -15,10 +15,11 @@ use rehal_session::{
 };
 
 use super::history::{self, History, Measured};
+use super::report_format::{self, TableFormat};
 use super::{compare, function_flags, replay_flags, slice};
 use crate::flags::{EXECUTABLE_PLUGIN, Flag, Group, Refusal, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
-use crate::report::{self, Format as ReportFormat, Subject};
+use crate::report::{self, Subject};
 use crate::{Invocation, Operands, Tool, captures, devices, interrupts, output, progress};
 use commands::Place;
 use export::{Commands, Export};
@@ -54,18 +55,7 @@ pub const KERNELS: Tool = Tool {
     run,
 };
 
-/// The format of the report.
-#[derive(Clone, Copy)]
-enum Format {
-    Text,
-    Json,
-    Csv,
-}
-
-const FORMAT: Flag<Format> = Flag::choice(
-    "format",
-    "text",
-    &[("text", Format::Text), ("json", Format::Json), ("csv", Format::Csv)],
+const FORMAT: Flag<TableFormat> = report_format::table_flag(
     "text: a table for people. json: an object. csv: a line per kernel. Times of json and csv are in nanoseconds.",
 );
 
@@ -218,9 +208,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     let list = List::new(&kernels, &commands, export.as_deref());
     let subject = Subject { capture: Some(capture.bytes()), devices: replayed.as_ref().map(Replay::devices) };
     match flags.get(&FORMAT) {
-        Format::Text => invocation.print(&list, ReportFormat::Text, subject)?,
-        Format::Json => invocation.print(&list, ReportFormat::Json, subject)?,
-        Format::Csv => output::print(&print::csv(&list))?,
+        TableFormat::Report(format) => invocation.print(&list, format, subject)?,
+        TableFormat::Csv => output::print(&print::csv(&list))?,
     }
     note_doubts(&kernels, &options, has_limit);
     history.keep(invocation, &list, measured(&kernels), flags.get(&FAIL_IF_SLOWER), subject)?;

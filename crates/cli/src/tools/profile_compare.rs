@@ -9,8 +9,9 @@ use rehal_base::{Error, Result, plural};
 use rehal_session::ProfileFile;
 
 use super::profile;
+use super::report_format::{self, TableFormat};
 use crate::flags::{Flag, Group};
-use crate::report::{self, Format as ReportFormat, Subject};
+use crate::report::{self, Subject};
 use crate::{Invocation, Operands, Tool, output};
 use comparison::{Comparison, Side};
 use print::Compared;
@@ -51,18 +52,7 @@ pub const PROFILE_COMPARE: Tool = Tool {
     run,
 };
 
-/// The format of the report.
-#[derive(Clone, Copy)]
-enum Format {
-    Text,
-    Json,
-    Csv,
-}
-
-const FORMAT: Flag<Format> = Flag::choice(
-    "format",
-    "text",
-    &[("text", Format::Text), ("json", Format::Json), ("csv", Format::Csv)],
+const FORMAT: Flag<TableFormat> = report_format::table_flag(
     "text: a table for people. json: an object. csv: a line per function. Times of json and csv are in nanoseconds.",
 );
 
@@ -76,9 +66,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     let comparison = Comparison::from_sides(before, after);
     let report = Compared::new(&comparison);
     match invocation.flags.get(&FORMAT) {
-        Format::Text => invocation.print(&report, ReportFormat::Text, Subject::default()),
-        Format::Json => invocation.print(&report, ReportFormat::Json, Subject::default()),
-        Format::Csv => output::print(&print::csv(&comparison)),
+        TableFormat::Report(format) => invocation.print(&report, format, Subject::default()),
+        TableFormat::Csv => output::print(&print::csv(&comparison)),
     }
 }
 

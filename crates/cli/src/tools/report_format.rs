@@ -7,3 +7,20 @@ pub(super) use crate::report::Format;
 pub(super) const fn flag(help: &'static str) -> Flag<Format> {
     Flag::choice("format", "text", &[("text", Format::Text), ("json", Format::Json)], help)
 }
+
+/// The format of a report that is also a table for programs.
+#[derive(Clone, Copy)]
+pub(super) enum TableFormat {
+    Report(Format),
+    Csv,
+}
+
+/// The flag of a report that is also a table; `help` says what each format has.
+pub(super) const fn table_flag(help: &'static str) -> Flag<TableFormat> {
+    const FORMATS: &[(&str, TableFormat)] = &[
+        ("text", TableFormat::Report(Format::Text)),
+        ("json", TableFormat::Report(Format::Json)),
+        ("csv", TableFormat::Csv),
+    ];
+    Flag::choice("format", "text", FORMATS, help)
+}
