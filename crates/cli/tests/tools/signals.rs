@@ -78,6 +78,21 @@ pub fn wait_for_the_end(what: &str, processes: &[String]) {
     panic!("{what} leaves a process");
 }
 
+/// Starts a tool whose compiler starts another process, and waits until both run; returns these.
+fn start_compiling(words: &[&str], scratch: &Scratch, temporary: &Scratch) -> (Child, [String; 2]) {
+    scratch.file("kernel.c", "");
+    let (started, inner) = (scratch.path("started"), scratch.path("inner"));
+    let compiler =
+        format!("sleep 600 &\necho $! > {}\necho $$ > {}\nwait\n", inner.display(), started.display());
+    let compiler = format!("sh {}", scratch.file("compiler", compiler));
+    let mut tool = command("rehal");
+    tool.args(words).env("CC", &compiler).env("TMPDIR", temporary.path("")).current_dir(scratch.path(""));
+    let mut tool = tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    until(&format!("{words:?}"), &mut tool, || read(&started).ends_with('\n'));
+    (tool, [read(&started), read(&inner)])
+}
+
 #[test]
 fn no_compiler_remains() {
     let add = capture("add4.add.local-sync");
@@ -93,18 +108,7 @@ fn no_compiler_remains() {
     ];
     for (number, words) in lines.into_iter().enumerate() {
         let (scratch, temporary) = (Scratch::new(), Scratch::new());
-        scratch.file("kernel.c", "");
-        let (started, inner) = (scratch.path("started"), scratch.path("inner"));
-        // A compiler starts others.
-        let compiler =
-            format!("sleep 600 &\necho $! > {}\necho $$ > {}\nwait\n", inner.display(), started.display());
-        let compiler = format!("sh {}", scratch.file("compiler", compiler));
-        let mut tool = command("rehal");
-        tool.args(words).env("CC", &compiler).env("TMPDIR", temporary.path("")).current_dir(scratch.path(""));
-        let mut tool = tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-        until(&format!("{words:?}"), &mut tool, || read(&started).ends_with('\n'));
-        let processes = [read(&started), read(&inner)];
+        let (mut tool, processes) = start_compiling(words, &scratch, &temporary);
         assert!(processes.iter().all(|it| runs(it)), "{words:?}");
         let signal = SIGNALS[number % SIGNALS.len()];
         send(signal, &tool);
@@ -177,17 +181,7 @@ fn no_process_remains_after_a_kill() {
     ];
     for words in lines {
         let scratch = Scratch::new();
-        scratch.file("kernel.c", "");
-        let (started, inner) = (scratch.path("started"), scratch.path("inner"));
-        let script =
-            format!("sleep 600 &\necho $! > {}\necho $$ > {}\nwait\n", inner.display(), started.display());
-        let compiler = format!("sh {}", scratch.file("compiler", script));
-        let mut tool = command("rehal");
-        tool.args(words).env("CC", &compiler).env("TMPDIR", scratch.path("")).current_dir(scratch.path(""));
-        let mut tool = tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-        until(&format!("{words:?}"), &mut tool, || read(&started).ends_with('\n'));
-        let processes = [read(&started), read(&inner)];
+        let (mut tool, processes) = start_compiling(words, &scratch, &scratch);
         // Of a tool that works in a copy of its process, both.
         let copies: Vec<_> = children(tool.id()).into_iter().filter(|it| is_tool(it)).collect();
         for process in copies.iter().map(String::as_str).chain([tool.id().to_string().as_str()]) {
