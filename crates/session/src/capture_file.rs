@@ -23,20 +23,6 @@ const MIN_BYTES: usize = 24;
 /// An open capture: its file header has been checked, its records have not been read.
 ///
 /// Clones are cheap: they share the bytes of the capture, and can be sent to other threads.
-///
-/// ```
-/// # fn main() -> rehal_session::Result<()> {
-/// # let path =
-/// #     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
-/// use rehal_session::{CaptureFile, CaptureOptions};
-///
-/// let capture = CaptureFile::open(path.as_ref(), &CaptureOptions::default())?;
-/// assert!(capture.is_closed() && capture.tear().is_none());
-/// let survey = capture.survey()?;
-/// println!("{} dispatches of {} executables", survey.dispatch_count, survey.executables.len());
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone)]
 pub struct CaptureFile {
     bytes: CaptureBytes,

@@ -22,23 +22,6 @@
 //! - [`Compiler`] compiles programs.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
-//! ```
-//! # fn main() -> rehal_session::Result<()> {
-//! # let path =
-//! #     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
-//! use rehal_session::{CaptureFile, CaptureOptions, DeviceOptions, HostReadLog, Replay, ReplayOptions};
-//!
-//! // Plan once; the plan can be kept, and shared by threads.
-//! let plan = CaptureFile::open(path.as_ref(), &CaptureOptions::default())?.plan()?;
-//! let replay = Replay::new(plan, &DeviceOptions::default().open()?, &ReplayOptions::default())?;
-//! // Can run any number of times. The log has a JSON object per host read.
-//! let mut reads = HostReadLog::new(Vec::new(), 64);
-//! replay.run(&mut [&mut reads])?;
-//! assert!(reads.finish()?.starts_with(b"{"));
-//! # Ok(())
-//! # }
-//! ```
-//!
 //! Options are plain structs with documented defaults; errors are [`Error`]s with a status code, a message,
 //! context and advice. The crate must not depend on flags, and never prints or ends the process. The tools
 //! and the bindings to other languages are thin layers over it, and it re-exports everything that a program
@@ -46,8 +29,7 @@
 //!
 //! Everything is `Send`, and objects own what they need. A `Function` shares its program and keeps its
 //! globals alive; they are freed when the program is closed, which fails while functions are alive. Crash
-//! reports are installed only on request. Naming a plugin is the only unsafe function. The examples of this
-//! crate use no other crate.
+//! reports are installed only on request. Naming a plugin is the only unsafe function.
 
 #![deny(unsafe_code)]
 

@@ -74,30 +74,6 @@ pub struct ProfilingOptions {
 /// bundle of a killed program is readable up to that point. A program that measures is asked to flush instead
 /// ([`ProfilingOptions::is_measured`]), and the thread writes only if it has not done so 100 ms later. At
 /// most 8 MiB per device are pending, then the thread that reports writes them.
-///
-/// ```
-/// # fn main() -> rehal_session::Result<()> {
-/// # let capture =
-/// #     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
-/// # let directory = std::env::temp_dir().join(format!("rehal-profiling-{}", std::process::id()));
-/// # std::fs::create_dir_all(&directory).unwrap();
-/// # let path = directory.join("run.ireeprof");
-/// use rehal_session::{
-///     CaptureFile, CaptureOptions, DeviceOptions, ProfileData, Profiling, ProfilingOptions, Replay,
-///     ReplayOptions,
-/// };
-///
-/// let plan = CaptureFile::open(capture.as_ref(), &CaptureOptions::default())?.plan()?;
-/// let devices = DeviceOptions::default().open()?;
-/// let replay = Replay::new(plan, &devices, &ReplayOptions::default())?;
-/// let options = ProfilingOptions::new(&path, ProfileData::QUEUE_EVENTS | ProfileData::HOST_EXECUTION);
-/// let profiling = Profiling::begin(&devices, &options)?;
-/// replay.run(&mut [&mut profiling.records()])?;
-/// profiling.end()?;
-/// # std::fs::remove_dir_all(directory).unwrap();
-/// # Ok(())
-/// # }
-/// ```
 pub struct Profiling {
     session: Session,
     writer: Option<(Sender<()>, JoinHandle<()>)>,

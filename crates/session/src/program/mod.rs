@@ -48,25 +48,6 @@ use inputs::Parsed;
 pub type Offer<'o> = &'o mut dyn FnMut(&str) -> Result<Option<Module>>;
 
 /// A loaded program: its modules' initializers have run.
-///
-/// ```
-/// # fn main() -> rehal_session::Result<()> {
-/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/modules/simple_abs.vmfb");
-/// use rehal_session::{ModuleSource, Program, ProgramOptions, ValueText, format_value};
-///
-/// let mut options = ProgramOptions::default();
-/// options.modules.push(ModuleSource::File(path.into()));
-/// let program = Program::load(&options)?;
-/// let function = program.function("abs")?;
-/// let inputs = program.inputs(&function, &[ValueText::new("f32=-2")?])?;
-/// let mut results = program.call(&function, inputs)?;
-/// program.to_host(&mut results)?;
-/// assert_eq!(format_value(&results[0], 16)?, "hal.buffer_view\nf32=2");
-/// // Functions keep the program's globals alive, so drop them first.
-/// drop(function);
-/// program.close()
-/// # }
-/// ```
 pub struct Program(Arc<Inner>);
 
 /// The state shared by a program and its functions.
