@@ -13,7 +13,7 @@ use rehal_hal::profile::{
     CommandRegion, HostExecution, ProfileData, ProfileSession, ProfiledCommand, ProfiledCommandKind,
     ProfiledDispatch, ProfiledOperation, ProfiledSubmission, ProfiledThread, WorkerSpan, now_ns,
 };
-use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
+use rehal_hal::{CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
 
 use crate::command::{LocalCommands, Recording, in_command};
 use crate::executable::workgroup_total;
@@ -453,49 +453,12 @@ fn commands(recording: &Recording) -> Vec<ProfiledCommand> {
 }
 
 fn command(recording: &Recording, operation: &QueueOp<Indexed>) -> Option<ProfiledCommand> {
-    let store = &recording.store;
-    let slot = |reference: &BufferRef<u32>| match reference.binding {
-        Binding::Slot(slot) => Some(slot),
-        Binding::Direct(_) => None,
-    };
-    let is_slot = |reference: &BufferRef<u32>| slot(reference).is_some();
-    let (kind, uses_binding_table) = match operation {
-        QueueOp::Dispatch(dispatch) => {
-            let count = match &dispatch.workgroup_count {
-                WorkgroupCount::Static(count) => *count,
-                WorkgroupCount::Indirect(_) => [0; 3],
-            };
-            let bindings = dispatch.bindings.of(&store.lists.buffer_refs);
-            let executable = &store.executables[dispatch.executable as usize];
-            let kind = ProfiledCommandKind::Dispatch {
-                dispatch: profiled_dispatch(dispatch, executable.id(), count),
-                binding_count: bindings.len() as u32,
-            };
-            (kind, bindings.iter().any(is_slot))
-        }
-        QueueOp::Fill { target, .. } => {
-            let (target_offset, length) = (target.offset, target.length);
-            (ProfiledCommandKind::Fill { target_slot: slot(target), target_offset, length }, is_slot(target))
-        }
-        QueueOp::Update { target, .. } => {
-            let (target_offset, length) = (target.offset, target.length);
-            (
-                ProfiledCommandKind::Update { target_slot: slot(target), target_offset, length },
-                is_slot(target),
-            )
-        }
-        QueueOp::Copy { source, target, .. } => {
-            let kind = ProfiledCommandKind::Copy {
-                source_slot: slot(source),
-                source_offset: source.offset,
-                target_slot: slot(target),
-                target_offset: target.offset,
-                length: target.length,
-            };
-            (kind, is_slot(source) || is_slot(target))
-        }
-        // A command buffer has no others.
-        _ => return None,
-    };
-    Some(ProfiledCommand { kind, uses_binding_table })
+    ProfiledCommand::from_operation(operation, &recording.store, |dispatch| {
+        let count = match &dispatch.workgroup_count {
+            WorkgroupCount::Static(count) => *count,
+            WorkgroupCount::Indirect(_) => [0; 3],
+        };
+        let executable = &recording.store.executables[dispatch.executable as usize];
+        profiled_dispatch(dispatch, executable.id(), count)
+    })
 }

@@ -12,7 +12,7 @@ use rehal_hal::profile::{
     ClockSample, DeviceQueueEvent, DispatchEvent, ProfileData, ProfileSession, ProfiledCommand,
     ProfiledCommandKind, ProfiledDispatch, ProfiledSubmission, now_ns,
 };
-use rehal_hal::{Binding, BufferRef, Command, CommandBuffer, Dispatch, Indexed, Store, WorkgroupCount};
+use rehal_hal::{Command, CommandBuffer, Dispatch, Indexed, Store, WorkgroupCount};
 
 use crate::command::{Recorder, Repeats, VulkanCommands};
 use crate::error::failure;
@@ -158,45 +158,14 @@ pub(crate) fn is_described(command: &Command<Indexed>) -> bool {
 }
 
 fn describe_command(store: &Store, command: &Command<Indexed>, gpu: &Gpu) -> Option<ProfiledCommand> {
-    let slot = |reference: &BufferRef<u32>| match reference.binding {
-        Binding::Slot(slot) => Some(slot),
-        Binding::Direct(_) => None,
-    };
-    let is_slot = |reference: &BufferRef<u32>| slot(reference).is_some();
-    let (kind, uses_binding_table) = match command {
+    match command {
         Command::ExecutionBarrier { .. } | Command::WaitEvents { .. } => {
-            (ProfiledCommandKind::Barrier, false)
+            Some(ProfiledCommand { kind: ProfiledCommandKind::Barrier, uses_binding_table: false })
         }
-        Command::Dispatch(dispatch) => {
-            let bindings = dispatch.bindings.of(&store.lists.buffer_refs);
-            let dispatch = profiled_dispatch(store, dispatch, gpu);
-            let kind = ProfiledCommandKind::Dispatch { dispatch, binding_count: bindings.len() as u32 };
-            (kind, bindings.iter().any(is_slot))
-        }
-        Command::Fill { target, .. } => {
-            let (target_offset, length) = (target.offset, target.length);
-            (ProfiledCommandKind::Fill { target_slot: slot(target), target_offset, length }, is_slot(target))
-        }
-        Command::Update { target, .. } => {
-            let (target_offset, length) = (target.offset, target.length);
-            (
-                ProfiledCommandKind::Update { target_slot: slot(target), target_offset, length },
-                is_slot(target),
-            )
-        }
-        Command::Copy { source, target, .. } => {
-            let kind = ProfiledCommandKind::Copy {
-                source_slot: slot(source),
-                source_offset: source.offset,
-                target_slot: slot(target),
-                target_offset: target.offset,
-                length: target.length,
-            };
-            (kind, is_slot(source) || is_slot(target))
-        }
-        _ => return None,
-    };
-    Some(ProfiledCommand { kind, uses_binding_table })
+        _ => ProfiledCommand::from_operation(&command.as_queue_op()?, store, |dispatch| {
+            profiled_dispatch(store, dispatch, gpu)
+        }),
+    }
 }
 
 /// Timestamps of a device, in 64 bits. Those of its queues may have fewer, and start from 0 again after

@@ -1,6 +1,6 @@
 use rehal_base::StatusCode;
 
-use crate::{BufferUsage, MemoryType, Timepoint};
+use crate::{Binding, BufferRef, BufferUsage, Dispatch, Indexed, MemoryType, QueueOp, Store, Timepoint};
 
 /// What a queue operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -263,6 +263,49 @@ pub struct ProfiledCommand {
     pub kind: ProfiledCommandKind,
     /// Whether its buffers come from the binding table.
     pub uses_binding_table: bool,
+}
+
+impl ProfiledCommand {
+    /// A transfer or a dispatch that is stored in a command buffer, of which `describe` describes dispatches.
+    /// A command buffer has no others.
+    pub fn from_operation(
+        operation: &QueueOp<Indexed>,
+        store: &Store,
+        describe: impl FnOnce(&Dispatch<Indexed>) -> ProfiledDispatch,
+    ) -> Option<Self> {
+        let slot = |reference: &BufferRef<u32>| match reference.binding {
+            Binding::Slot(slot) => Some(slot),
+            Binding::Direct(_) => None,
+        };
+        let is_slot = |reference: &BufferRef<u32>| slot(reference).is_some();
+        let (kind, uses_binding_table) = match operation {
+            QueueOp::Dispatch(dispatch) => {
+                let bindings = dispatch.bindings.of(&store.lists.buffer_refs);
+                let (dispatch, binding_count) = (describe(dispatch), bindings.len() as u32);
+                (ProfiledCommandKind::Dispatch { dispatch, binding_count }, bindings.iter().any(is_slot))
+            }
+            QueueOp::Fill { target, .. } => {
+                let (target_slot, target_offset, length) = (slot(target), target.offset, target.length);
+                (ProfiledCommandKind::Fill { target_slot, target_offset, length }, is_slot(target))
+            }
+            QueueOp::Update { target, .. } => {
+                let (target_slot, target_offset, length) = (slot(target), target.offset, target.length);
+                (ProfiledCommandKind::Update { target_slot, target_offset, length }, is_slot(target))
+            }
+            QueueOp::Copy { source, target, .. } => {
+                let kind = ProfiledCommandKind::Copy {
+                    source_slot: slot(source),
+                    source_offset: source.offset,
+                    target_slot: slot(target),
+                    target_offset: target.offset,
+                    length: target.length,
+                };
+                (kind, is_slot(source) || is_slot(target))
+            }
+            _ => return None,
+        };
+        Some(Self { kind, uses_binding_table })
+    }
 }
 
 /// What a command of a command buffer does.
