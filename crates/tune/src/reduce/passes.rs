@@ -64,8 +64,11 @@ fn groups(
     }
     let is_it = |part: &usize| kinds.contains(&program.parts[*part].kind) && best.choice.wanted[*part];
     let mut items: Vec<Vec<u32>> = (0..program.parts.len()).filter(is_it).map(|it| vec![it as u32]).collect();
-    let mut trials = PartTrials { search, program, best };
-    delta(&mut items, first, &mut trials)
+    delta(&mut items, first, &mut Pass { search, program, best, leave_out: leave_out_parts })
+}
+
+fn leave_out_parts(choice: &mut Choice, groups: &[Vec<u32>]) {
+    groups.iter().flatten().for_each(|part| choice.wanted[*part as usize] = false);
 }
 
 /// Leaves out scopes with all that happens in them.
@@ -86,36 +89,7 @@ fn scopes(search: &mut Search<'_>, program: &Program<'_>, best: &mut Best, first
             items.push(parts.into_iter().collect());
         }
     }
-    delta(&mut items, first, &mut PartTrials { search, program, best })
-}
-
-/// Groups of parts.
-struct PartTrials<'t, 'h, 'a> {
-    search: &'t mut Search<'h>,
-    program: &'t Program<'a>,
-    best: &'t mut Best,
-}
-
-impl Trials<Vec<u32>> for PartTrials<'_, '_, '_> {
-    fn first_passing(&mut self, items: &[Vec<u32>], without: &[Range<usize>]) -> Result<Option<usize>> {
-        let choice = |range: &Range<usize>| {
-            let mut choice = self.best.choice.clone();
-            for part in items[range.clone()].iter().flatten() {
-                choice.wanted[*part as usize] = false;
-            }
-            choice
-        };
-        let choices = without.iter().map(choice).collect();
-        self.search.first_passing(self.program, self.best, choices)
-    }
-
-    fn width(&self) -> usize {
-        self.search.options.jobs
-    }
-
-    fn is_over(&mut self) -> bool {
-        self.search.is_over()
-    }
+    delta(&mut items, first, &mut Pass { search, program, best, leave_out: leave_out_parts })
 }
 
 /// The bytes that a kept record carries, with zeros for those that are left out.
@@ -155,7 +129,12 @@ fn bytes(search: &mut Search<'_>, program: &Program<'_>, best: &mut Best, first:
             break;
         }
         search.byte_range = size;
-        changed |= delta(&mut items, runs, &mut ByteTrials { search, program, best })?;
+        let leave_out = |choice: &mut Choice, ranges: &[(u32, Range<usize>)]| {
+            for (record, span) in ranges {
+                choice.zeros.entry(*record).or_default().add(span.clone());
+            }
+        };
+        changed |= delta(&mut items, runs, &mut Pass { search, program, best, leave_out })?;
         if search.is_over() || size == 1 {
             break;
         }
@@ -178,54 +157,23 @@ fn sparse(search: &mut Search<'_>, program: &Program<'_>, best: &mut Best, first
             items.push(record);
         }
     }
-    delta(&mut items, first, &mut SparseTrials { search, program, best })
+    let leave_out = |choice: &mut Choice, records: &[u32]| choice.sparse.extend(records);
+    delta(&mut items, first, &mut Pass { search, program, best, leave_out })
 }
 
-/// Ranges of what records carry.
-struct ByteTrials<'t, 'h, 'a> {
+/// A pass over items, which `leave_out` leaves out of a choice.
+struct Pass<'t, 'h, 'a, F> {
     search: &'t mut Search<'h>,
     program: &'t Program<'a>,
     best: &'t mut Best,
+    leave_out: F,
 }
 
-impl Trials<(u32, Range<usize>)> for ByteTrials<'_, '_, '_> {
-    fn first_passing(
-        &mut self,
-        items: &[(u32, Range<usize>)],
-        without: &[Range<usize>],
-    ) -> Result<Option<usize>> {
+impl<T, F: Fn(&mut Choice, &[T])> Trials<T> for Pass<'_, '_, '_, F> {
+    fn first_passing(&mut self, items: &[T], without: &[Range<usize>]) -> Result<Option<usize>> {
         let choice = |range: &Range<usize>| {
             let mut choice = self.best.choice.clone();
-            for (record, span) in &items[range.clone()] {
-                choice.zeros.entry(*record).or_default().add(span.clone());
-            }
-            choice
-        };
-        let choices = without.iter().map(choice).collect();
-        self.search.first_passing(self.program, self.best, choices)
-    }
-
-    fn width(&self) -> usize {
-        self.search.options.jobs
-    }
-
-    fn is_over(&mut self) -> bool {
-        self.search.is_over()
-    }
-}
-
-/// Records whose zeros are stored.
-struct SparseTrials<'t, 'h, 'a> {
-    search: &'t mut Search<'h>,
-    program: &'t Program<'a>,
-    best: &'t mut Best,
-}
-
-impl Trials<u32> for SparseTrials<'_, '_, '_> {
-    fn first_passing(&mut self, items: &[u32], without: &[Range<usize>]) -> Result<Option<usize>> {
-        let choice = |range: &Range<usize>| {
-            let mut choice = self.best.choice.clone();
-            choice.sparse.extend(&items[range.clone()]);
+            (self.leave_out)(&mut choice, &items[range.clone()]);
             choice
         };
         let choices = without.iter().map(choice).collect();
