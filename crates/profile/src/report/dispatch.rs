@@ -5,7 +5,7 @@ use zerocopy::little_endian::U32;
 
 use super::ReportOptions;
 use super::dispatches::{Counts, Dispatches, Function};
-use super::out::{Fixed, Out, object, text};
+use super::out::{Fixed, Object, Out, fields, object, text};
 
 pub fn print(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {
     let model = &dispatches.model;
@@ -132,9 +132,16 @@ fn print_jsonl(group: &Function<u64>, fit: Option<crate::clock::ClockFit>, key: 
 }
 
 fn print_host_jsonl(group: &Function<i64>, key: &[u8], out: &mut Out<'_>) {
-    object!(
-        out,
-        "host_dispatch_group",
+    let mut object = out.object("host_dispatch_group");
+    put_host_times(group, key, "count", &mut object);
+    fields!(object, last_workgroup_count: group.workgroup_count, last_workgroup_size: group.workgroup_size);
+    object.end();
+}
+
+/// Appends the times of the host, with this name of the number of dispatches.
+pub fn put_host_times(group: &Function<i64>, key: &[u8], count: &str, object: &mut Object<'_, '_>) {
+    fields!(
+        object,
         timing_source: "host_execution_event",
         time_domain: "iree_host_time_ns",
         duration_time_domain: "iree_host_duration_ns",
@@ -142,7 +149,10 @@ fn print_host_jsonl(group: &Function<i64>, key: &[u8], out: &mut Out<'_>) {
         executable_id: group.function.0,
         function_ordinal: group.function.1,
         key: key,
-        count: group.count,
+    );
+    object.field(count, &group.count);
+    fields!(
+        object,
         valid: group.valid(),
         invalid: group.invalid,
         min_ns: group.minimum(),
@@ -152,7 +162,5 @@ fn print_host_jsonl(group: &Function<i64>, key: &[u8], out: &mut Out<'_>) {
         total_ns: group.total,
         total_tile_count: group.tiles,
         total_tile_duration_sum_ns: group.tiles_ns,
-        last_workgroup_count: group.workgroup_count,
-        last_workgroup_size: group.workgroup_size,
     );
 }

@@ -3,6 +3,7 @@
 use rehal_base::Result;
 
 use super::ReportOptions;
+use super::dispatch::put_host_times;
 use super::dispatches::{Dispatches, Function};
 use super::out::{Fixed, Out, hash, object, text};
 use crate::clock::ClockFit;
@@ -184,25 +185,7 @@ fn print_jsonl(group: &Function<u64>, fit: Option<ClockFit>, key: &[u8], out: &m
 }
 
 fn print_host_jsonl(group: &Function<i64>, key: &[u8], out: &mut Out<'_>) {
-    object!(
-        out,
-        "executable_function_host_dispatch_group",
-        timing_source: "host_execution_event",
-        time_domain: "iree_host_time_ns",
-        duration_time_domain: "iree_host_duration_ns",
-        physical_device_ordinal: group.device,
-        executable_id: group.function.0,
-        function_ordinal: group.function.1,
-        key: key,
-        dispatches: group.count,
-        valid: group.valid(),
-        invalid: group.invalid,
-        min_ns: group.minimum(),
-        avg_ns: Fixed(group.deviation.mean, 3),
-        stddev_ns: Fixed(group.deviation.standard(), 3),
-        max_ns: group.maximum,
-        total_ns: group.total,
-        total_tile_count: group.tiles,
-        total_tile_duration_sum_ns: group.tiles_ns,
-    );
+    let mut object = out.object("executable_function_host_dispatch_group");
+    put_host_times(group, key, "dispatches", &mut object);
+    object.end();
 }
