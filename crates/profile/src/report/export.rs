@@ -1,11 +1,12 @@
 //! `export`: all rows, for other programs.
 
+use rehal_base::printf::General;
 use rehal_base::{Error, Result};
 use zerocopy::little_endian::U64;
 
 use super::counter::SAMPLE_TICKS;
 use super::memory::print_event_fields;
-use super::out::{General, List, Object, Out, Raw, fields, hash};
+use super::out::{List, Object, Out, Raw, fields, hash};
 use super::{nanoseconds, status_name, ticks};
 use crate::layout::{self, HAS_IDENTITY, NONE};
 use crate::model::{Model, QueueKey, has_block_structure, queue_of};
@@ -619,7 +620,7 @@ impl super::out::Json for Metric<'_, '_> {
         let value = match MetricValueKind(descriptor.value_kind.get()) {
             MetricValueKind::I64 => (bits as i64).to_string(),
             MetricValueKind::U64 => bits.to_string(),
-            MetricValueKind::F64 => General(f64::from_bits(bits)).to_string(),
+            MetricValueKind::F64 => General { value: f64::from_bits(bits), digits: 17 }.to_string(),
             _ => "null".to_owned(),
         };
         let name = |name: &'static str, text: &'static str| format!(",\"{name}\":\"{text}\"");

@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display as _};
 
-use super::general::General;
+use rehal_base::printf::General;
+
 use super::shown;
 use crate::ValueKind::{self, F32, F64, I32, I64, Ref};
 use crate::instruction::{FieldValue, Instruction, List};

@@ -6,7 +6,6 @@
 mod aliases;
 mod assembly;
 mod convention;
-mod general;
 mod instruction;
 mod json;
 mod metadata;
