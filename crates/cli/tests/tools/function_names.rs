@@ -66,15 +66,3 @@ fn a_part_of_several_names_is_ambiguous() {
         assert!(!std::path::Path::new(output).exists(), "{words:?}");
     }
 }
-
-/// `add4` dispatches one function.
-#[test]
-fn the_only_function_needs_no_name() {
-    let scratch = Scratch::new();
-    let path = capture("add4.add.local-sync");
-    let stub = print(&["rehal", "kernel", "stub", "--no_run", &path, "-o", "-"]);
-    assert!(stub.contains("add_dispatch_0_elementwise_4_f32"), "{stub}");
-    let output = scratch.path("slice.ireereplay");
-    print(&["rehal", "slice", "--device=local-sync", &path, "-o", output.to_str().unwrap()]);
-    assert!(output.exists());
-}

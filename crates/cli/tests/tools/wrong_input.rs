@@ -29,53 +29,36 @@ fn a_missing_capture_and_too_many() {
 }
 
 #[test]
-fn a_missing_file() {
-    fail_all("/nonexistent/x.ireereplay", &["NOT_FOUND; opening '/nonexistent/x.ireereplay': No such file"]);
-}
-
-#[test]
-fn a_directory() {
-    fail_all(env!("CARGO_MANIFEST_DIR"), &["INVALID_ARGUMENT; '", "' is a directory"]);
-}
-
-#[test]
-fn a_character_device() {
-    fail_all("/dev/null", &["INVALID_ARGUMENT; '/dev/null' is not a regular file"]);
-}
-
-#[test]
-fn an_empty_file() {
+fn files_that_are_not_captures_of_this_release() {
+    for (path, expected) in [
+        ("/nonexistent/x.ireereplay", "NOT_FOUND; opening '/nonexistent/x.ireereplay': No such file"),
+        (env!("CARGO_MANIFEST_DIR"), "' is a directory"),
+        ("/dev/null", "INVALID_ARGUMENT; '/dev/null' is not a regular file"),
+    ] {
+        fail_all(path, &[expected]);
+    }
+    let changed = |at: usize, to: u8| {
+        let mut bytes = abs();
+        bytes[at] = to;
+        bytes
+    };
     let scratch = Scratch::new();
-    let path = scratch.file("empty", "");
-    fail_all(&path, &["INVALID_ARGUMENT; '", "' is empty, not a capture", &path]);
-}
-
-#[test]
-fn not_a_capture() {
-    let scratch = Scratch::new();
-    let path = scratch.file("text", "This is not a capture, however long it may be read.\n");
-    fail_all(&path, &["is a text file, not a capture", &path]);
-    let path = scratch.file("bytes", [0xFF; 100]);
-    fail_all(&path, &["corrupt capture: magic: expected \"IRRP\", found \"\\xff\\xff\\xff\\xff\"", &path]);
-}
-
-#[test]
-fn a_newer_version() {
-    let scratch = Scratch::new();
-    let mut bytes = abs();
-    bytes[4] = 3;
-    let path = scratch.file("newer", bytes);
-    fail_all(&path, &["unsupported capture", "version: expected 1.0 or 2.0, found 3.0", &path]);
-}
-
-/// A record of an unknown type that readers must not skip.
-#[test]
-fn a_record_of_a_newer_release() {
-    let scratch = Scratch::new();
-    let mut bytes = abs();
-    bytes[24 + 60] = 77;
-    let path = scratch.file("newer-record", bytes);
-    fail_all(&path, &["record_type: expected a known type", "found 77", &path, "try: use a newer rehal"]);
+    for (bytes, expected) in [
+        (Vec::new(), &["INVALID_ARGUMENT; '", "' is empty, not a capture"][..]),
+        (b"This is not a capture, however long it may be read.\n".into(), &["is a text file, not a capture"]),
+        (vec![0xFF; 100], &["corrupt capture: magic: expected \"IRRP\", found \"\\xff\\xff\\xff\\xff\""]),
+        (changed(4, 3), &["unsupported capture", "version: expected 1.0 or 2.0, found 3.0"]),
+        // A record of an unknown type that readers must not skip.
+        (changed(24 + 60, 77), &["record_type: expected a known type", "found 77", "try: use a newer rehal"]),
+        // A damaged record.
+        (
+            changed(24 + 96 + 16, abs()[24 + 96 + 16] ^ 0x40),
+            &["DATA_LOSS; corrupt capture", "record #1, offset 136"],
+        ),
+    ] {
+        let path = scratch.file("file", bytes);
+        fail_all(&path, &[expected, &[path.as_str()]].concat());
+    }
 }
 
 #[test]
@@ -94,15 +77,6 @@ fn a_truncated_file() {
     // `info` reports it.
     let report = crate::common::print(&["rehal", "info", &path]);
     assert!(report.contains("truncated: ends at offset") && report.contains("Replay here: no"), "{report}");
-}
-
-#[test]
-fn a_damaged_record() {
-    let scratch = Scratch::new();
-    let mut bytes = abs();
-    bytes[24 + 96 + 16] ^= 0x40;
-    let path = scratch.file("damaged", bytes);
-    fail_all(&path, &["DATA_LOSS; corrupt capture", "record #1, offset 136", &path]);
 }
 
 #[test]
