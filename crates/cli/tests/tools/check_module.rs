@@ -91,10 +91,3 @@ fn functions_that_are_not_tests_are_refused() {
     assert!(fail(&["iree-check-module", &checks(), "--gtest_fliter=x"]).contains("--gtest_filter"));
     assert!(fail(&["iree-check-module", &checks(), "operand"]).contains("'operand'"));
 }
-
-#[test]
-fn help_and_guide() {
-    let guide = print(&["iree-check-module", "--agents_md"]);
-    assert_eq!(print(&["rehal", "check-module", "--agents_md"]), guide);
-    assert!(print(&["iree-check-module", "--help"]).contains("\n--gtest_filter=\"*\"\n"));
-}

@@ -1,7 +1,6 @@
 //! `rehal kernel stub` and `rehal kernel build`: kernels with a body compute what the captured ones do.
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
 use serde_json::Value;
@@ -337,70 +336,6 @@ fn a_part_of_a_verb_is_completed() {
     assert!(fail(&["rehal", "kernels2", "--help"]).contains("unknown verb 'kernels2'"));
     // A verb that has subcommands has flags of its own.
     assert!(print(&["rehal", "profile", "--help"]).contains("Usage: rehal profile [flags]"));
-}
-
-#[test]
-fn an_interrupted_compilation_leaves_no_directory() {
-    let scratch = Scratch::new();
-    let (temporary, started) = (scratch.path("temporary"), scratch.path("started"));
-    fs::create_dir(&temporary).unwrap();
-    let source = scratch.file("kernel.c", "");
-    let path = capture("add4.add.local-sync");
-    // It ends when its directory is gone, or after a minute.
-    let compiler = format!(
-        "touch {}\nfor i in $(seq 600); do test -e {}/rehal-kernel-* || exit; sleep 0.1; done\n",
-        started.display(),
-        temporary.display()
-    );
-    let compiler = format!("sh {}", scratch.file("compiler", compiler));
-    let output = scratch.path("kernel.so");
-    let substitution = format!("--replay_executable_substitution={ADD}={source}");
-    for (words, signal) in [
-        (["rehal", "kernel", "build", &source, "-o", output.to_str().unwrap()], 15),
-        (["iree-run-replay", "--device=local-sync", &substitution, &path, "", ""], 2),
-    ] {
-        let words: Vec<_> = words.into_iter().filter(|word| !word.is_empty()).collect();
-        let mut command = crate::common::command(words[0]);
-        command.args(&words[1..]).env("CC", &compiler).env("TMPDIR", &temporary);
-        let mut tool = command.spawn().unwrap();
-        while !started.exists() {
-            assert!(tool.try_wait().unwrap().is_none(), "{words:?} ended");
-            std::thread::yield_now();
-        }
-        let number = format!("-{signal}");
-        let sent = std::process::Command::new("kill").args([&number, &tool.id().to_string()]).status();
-        assert!(sent.unwrap().success());
-        assert_eq!(tool.wait().unwrap().signal(), Some(signal), "{words:?}");
-        assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{words:?}");
-        fs::remove_file(&started).unwrap();
-    }
-}
-
-#[test]
-fn an_interrupted_replay_leaves_no_part_of_a_ledger() {
-    let scratch = Scratch::new();
-    let path = capture("add4.add.local-sync");
-    let source = scratch.path("kernel.c");
-    let text = stub(&["--no_run"], ADD, &path, &source);
-    fs::write(&source, format!("#include <unistd.h>\n{}", with_body(&text, "pause();", true))).unwrap();
-    let substitution = format!("--replay_executable_substitution={ADD}={}", source.display());
-    let directory = scratch.path("ledgers");
-    fs::create_dir(&directory).unwrap();
-    let ledger = format!("--replay_ledger={}", directory.join("ledger").display());
-    let count = || fs::read_dir(&directory).unwrap().count();
-    for signal in [1, 2, 15] {
-        let mut command = crate::common::command("iree-run-replay");
-        let mut tool = command.args(["--device=local-sync", &substitution, &ledger, &path]).spawn().unwrap();
-        while count() == 0 {
-            assert!(tool.try_wait().unwrap().is_none(), "it ended");
-            std::thread::yield_now();
-        }
-        let number = format!("-{signal}");
-        let sent = std::process::Command::new("kill").args([&number, &tool.id().to_string()]).status();
-        assert!(sent.unwrap().success());
-        assert_eq!(tool.wait().unwrap().signal(), Some(signal));
-        assert_eq!(count(), 0, "signal {signal}");
-    }
 }
 
 #[test]

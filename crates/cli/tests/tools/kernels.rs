@@ -575,17 +575,3 @@ fn a_failure_leaves_no_directory() {
     assert!(stderr.contains("--no_run"), "{stderr}");
     assert!(!Path::new(&directory).exists());
 }
-
-#[test]
-fn names_do_not_control_the_terminal() {
-    let scratch = Scratch::new();
-    let mut bytes = std::fs::read(capture("add4.add.local-sync")).unwrap();
-    let name = b"add_dispatch_0";
-    let places: Vec<usize> =
-        (0..bytes.len() - name.len()).filter(|at| bytes[*at..].starts_with(name)).collect();
-    places.iter().for_each(|at| bytes[at + 2] = 0x1B);
-    let path = scratch.path("named.ireereplay");
-    std::fs::write(&path, bytes).unwrap();
-    let text = print(&["rehal", "kernels", "--no-run", path.to_str().unwrap()]);
-    assert!(text.contains("ad\\u{1b}_dispatch_0") && !text.contains('\u{1b}'), "{text:?}");
-}

@@ -47,12 +47,6 @@ fn archives_are_created_listed_extracted_and_converted() {
 }
 
 #[test]
-fn the_tools_are_verbs_too() {
-    let model = format!("--parameters={}", fixture("params/model.irpa"));
-    assert_eq!(print(&["rehal", "dump-parameters", &model]), print(&["iree-dump-parameters", &model]));
-}
-
-#[test]
 fn errors_have_a_location_and_advice() {
     let scratch = Scratch::new();
     let out = format!("--output={}", scratch.path("out.irpa").display());
@@ -101,17 +95,6 @@ fn fail_after_output(words: &[&str]) -> String {
     assert_eq!(ran.status, Some(1), "{words:?}: {ran:?}");
     assert!(ran.stderr.contains("\n  at: ") && ran.stderr.contains("\n  try: "), "{words:?}: {}", ran.stderr);
     ran.stderr
-}
-
-#[test]
-fn help_and_guides_are_printed() {
-    for tool in TOOLS {
-        let help = print(&[tool, "--help"]);
-        assert!(help.contains(&format!("# {tool}: ")), "{help}");
-        assert!(help.lines().all(|line| line.chars().count() <= 160), "lines are short");
-        let guide = print(&[tool, "--agents_md"]);
-        assert!(guide.starts_with(&format!("# {tool}\n")) && guide.contains("Exit status"), "{guide}");
-    }
 }
 
 /// The flags of the reference release: names and defaults.
