@@ -94,6 +94,20 @@ pub struct Plan {
     pub figures: Vec<Figure>,
 }
 
+impl Plan {
+    /// A comparison of two programs, each of which runs once per round.
+    pub fn new(theirs: Invocation, ours: Invocation, figures: Vec<Figure>) -> Self {
+        Self { theirs, ours, without: None, output: Output::Discard, runs_per_round: 1, figures }
+    }
+
+    /// A comparison of both programs of a tool, with the same arguments.
+    pub fn for_tool(workplace: &Workplace, tool: &str, arguments: Vec<String>, figures: Vec<Figure>) -> Self {
+        let (theirs, ours) = workplace.pair(tool);
+        let theirs = Invocation { program: theirs, arguments: arguments.clone() };
+        Self::new(theirs, Invocation { program: ours, arguments }, figures)
+    }
+}
+
 /// One figure: a row of the table.
 pub struct Figure {
     pub name: String,
@@ -392,15 +406,6 @@ fn fast_forward(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn E
 }
 
 fn process(workplace: &Workplace, tool: &str, flags: &[&str], capture: &Path, figures: Vec<Figure>) -> Plan {
-    let (theirs, ours) = workplace.pair(tool);
-    let mut arguments: Vec<String> = flags.iter().map(ToString::to_string).collect();
-    arguments.push(capture.display().to_string());
-    Plan {
-        theirs: Invocation { program: theirs, arguments: arguments.clone() },
-        ours: Invocation { program: ours, arguments },
-        without: None,
-        output: Output::Discard,
-        runs_per_round: 1,
-        figures,
-    }
+    let arguments = flags.iter().map(ToString::to_string).chain([capture.display().to_string()]);
+    Plan::for_tool(workplace, tool, arguments.collect(), figures)
 }

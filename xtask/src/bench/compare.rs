@@ -2,7 +2,7 @@
 //! that it compiles; and a known slowdown.
 
 use super::cases::{Figure, Plan};
-use super::measure::{Invocation, Metric, Output};
+use super::measure::{Invocation, Metric};
 use super::prepare::Workplace;
 use super::report::Target;
 use crate::run;
@@ -131,14 +131,8 @@ fn verdict(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>
     let mut model = words(&["--device=local-sync", &format!("--function={function}")]);
     model.push(format!("--benchmark_min_time={RUNS}x"));
     model.extend(workplace.model_base_arguments(MODEL)?);
-    Ok(Plan {
-        theirs: Invocation { program, arguments: model },
-        ours: Invocation { program: subject.rehal, arguments: compare },
-        without: None,
-        output: Output::Discard,
-        runs_per_round: 1,
-        figures: vec![figure],
-    })
+    let theirs = Invocation { program, arguments: model };
+    Ok(Plan::new(theirs, Invocation { program: subject.rehal, arguments: compare }, vec![figure]))
 }
 
 /// A kernel that takes 2 % longer than its baseline of about a millisecond. The other column is a second.
@@ -159,12 +153,6 @@ fn slowdown(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error
         &capture,
     ]));
     arguments.extend([format!("--baseline={baseline}"), format!("--with={slower}")]);
-    Ok(Plan {
-        theirs: Invocation { program: "/bin/sleep".into(), arguments: words(&["1"]) },
-        ours: Invocation { program: "/bin/sh".into(), arguments },
-        without: None,
-        output: Output::Discard,
-        runs_per_round: 1,
-        figures: vec![figure],
-    })
+    let theirs = Invocation { program: "/bin/sleep".into(), arguments: words(&["1"]) };
+    Ok(Plan::new(theirs, Invocation { program: "/bin/sh".into(), arguments }, vec![figure]))
 }

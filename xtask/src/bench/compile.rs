@@ -2,7 +2,7 @@
 
 use super::cases::{Figure, Plan};
 use super::compare::words;
-use super::measure::{Invocation, Metric, Output};
+use super::measure::{Invocation, Metric};
 use super::prepare::Workplace;
 use super::report::Target;
 use crate::run;
@@ -156,12 +156,5 @@ fn plan(
     figure: Figure,
 ) -> Plan {
     let invocation = |(program, arguments)| Invocation { program, arguments };
-    Plan {
-        theirs: invocation(theirs),
-        ours: invocation(ours),
-        without: None,
-        output: Output::Discard,
-        runs_per_round,
-        figures: vec![figure],
-    }
+    Plan { runs_per_round, ..Plan::new(invocation(theirs), invocation(ours), vec![figure]) }
 }

@@ -1,7 +1,7 @@
 //! Comparisons of captures of 1.8 million records.
 
 use super::cases::{Figure, Plan};
-use super::measure::{Invocation, Metric, Output};
+use super::measure::{Invocation, Metric};
 use super::prepare::Workplace;
 use super::report::Target;
 use std::error::Error;
@@ -47,17 +47,13 @@ impl Compared {
         arguments.extend([before.display().to_string(), after.display().to_string()]);
         let figure =
             |suffix: &str, metric, target| Figure { name: format!("{name}{suffix}"), metric, target };
-        Ok(Plan {
-            theirs: Invocation { program: "/bin/sleep".into(), arguments: vec!["1".to_owned()] },
-            ours: Invocation { program: "/bin/sh".into(), arguments },
-            without: None,
-            output: Output::Discard,
-            runs_per_round: 1,
-            figures: vec![
-                figure("", Metric::Wall, Target::Ratio(SECONDS)),
-                figure(".memory", Metric::PeakBeyond(0), Target::Bytes(MEMORY * files)),
-            ],
-        })
+        let theirs = Invocation { program: "/bin/sleep".into(), arguments: vec!["1".to_owned()] };
+        let ours = Invocation { program: "/bin/sh".into(), arguments };
+        let figures = vec![
+            figure("", Metric::Wall, Target::Ratio(SECONDS)),
+            figure(".memory", Metric::PeakBeyond(0), Target::Bytes(MEMORY * files)),
+        ];
+        Ok(Plan::new(theirs, ours, figures))
     }
 }
 

@@ -215,25 +215,13 @@ impl Program {
 fn benchmark(workplace: &Workplace, arguments: Vec<String>, figures: Vec<Figure>) -> Plan {
     let shared = ["--device=local-sync", "--benchmark_min_time=0.2s", "--benchmark_format=json"];
     let arguments = shared.iter().map(ToString::to_string).chain(arguments).collect();
-    Plan { output: Output::Json, ..both(workplace, "iree-benchmark-module", arguments, figures) }
+    Plan { output: Output::Json, ..Plan::for_tool(workplace, "iree-benchmark-module", arguments, figures) }
 }
 
 /// Both run tools with the same arguments.
 fn run(workplace: &Workplace, mut arguments: Vec<String>, figures: Vec<Figure>) -> Plan {
     arguments.insert(0, "--device=local-sync".into());
-    both(workplace, "iree-run-module", arguments, figures)
-}
-
-fn both(workplace: &Workplace, tool: &str, arguments: Vec<String>, figures: Vec<Figure>) -> Plan {
-    let (theirs, ours) = workplace.pair(tool);
-    Plan {
-        theirs: Invocation { program: theirs, arguments: arguments.clone() },
-        ours: Invocation { program: ours, arguments },
-        without: None,
-        output: Output::Discard,
-        runs_per_round: 1,
-        figures,
-    }
+    Plan::for_tool(workplace, "iree-run-module", arguments, figures)
 }
 
 /// Enough calls for a capture of at most a few hundred megabytes, with and without recording.
@@ -243,7 +231,7 @@ fn recorded_call(workplace: &Workplace, figures: Vec<Figure>) -> Plan {
         ["--device=local-sync", "--benchmark_min_time=100000x", "--benchmark_format=json"]
             .map(ToOwned::to_owned),
     );
-    let plain = both(workplace, "iree-benchmark-module", arguments, figures);
+    let plain = Plan::for_tool(workplace, "iree-benchmark-module", arguments, figures);
     let recorded = |invocation: &Invocation, whose: &str| {
         let mut invocation = invocation.clone();
         let path = workplace.scratch(&format!("recorded.{whose}.ireereplay"));
@@ -255,7 +243,10 @@ fn recorded_call(workplace: &Workplace, figures: Vec<Figure>) -> Plan {
         ours: recorded(&plain.ours, "ours"),
         without: Some((Some(plain.theirs), plain.ours)),
         output: Output::Json,
-        ..Plan { figures: plain.figures, ..both(workplace, "iree-benchmark-module", Vec::new(), Vec::new()) }
+        ..Plan {
+            figures: plain.figures,
+            ..Plan::for_tool(workplace, "iree-benchmark-module", Vec::new(), Vec::new())
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A slice of the dispatch that takes the most time, out of the capture of the largest model.
 
 use super::cases::{Figure, Plan};
-use super::measure::{Invocation, Output};
+use super::measure::Invocation;
 use super::prepare::Workplace;
 use std::error::Error;
 use std::fs;
@@ -36,12 +36,6 @@ pub fn prepare(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Er
         (format!("--dispatch={}", longest["record"]), format!("--occurrence={}", longest["occurrence"]));
     let replay = words(&["run", "--device=local-sync", &capture]);
     let cut = words(&["slice", "--device=local-sync", &dispatch, &occurrence, &capture, "-o", &slice]);
-    Ok(Plan {
-        theirs: Invocation { program: program.clone(), arguments: replay },
-        ours: Invocation { program, arguments: cut },
-        without: None,
-        output: Output::Discard,
-        runs_per_round: 1,
-        figures: vec![figure],
-    })
+    let theirs = Invocation { program: program.clone(), arguments: replay };
+    Ok(Plan::new(theirs, Invocation { program, arguments: cut }, vec![figure]))
 }

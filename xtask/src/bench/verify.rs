@@ -2,7 +2,7 @@
 //! dispatches write.
 
 use super::cases::{Figure, Plan};
-use super::measure::{Invocation, Metric, Output};
+use super::measure::{Invocation, Metric};
 use super::prepare::Workplace;
 use super::report::Target;
 use crate::run;
@@ -64,18 +64,9 @@ impl Verified {
                 (plain, digested, DISPATCHES)
             }
         };
-        Ok(Plan {
-            theirs,
-            ours,
-            without: None,
-            output: Output::Discard,
-            runs_per_round: 3,
-            figures: vec![Figure {
-                name: name.to_owned(),
-                metric: Metric::Wall,
-                target: Target::Ratio(limit),
-            }],
-        })
+        let (name, target) = (name.to_owned(), Target::Ratio(limit));
+        let figures = vec![Figure { name, metric: Metric::Wall, target }];
+        Ok(Plan { runs_per_round: 3, ..Plan::new(theirs, ours, figures) })
     }
 
     fn recordings(

@@ -200,18 +200,10 @@ fn call(module: &Path, function: &str, inputs: &[&str]) -> Vec<String> {
 
 /// Both benchmark tools on the same capture.
 fn replay(workplace: &Workplace, capture: &Path, flags: &[&str], figures: Vec<Figure>) -> Plan {
-    let (theirs, ours) = workplace.pair("iree-benchmark-replay");
     let shared = ["--device=vulkan", "--benchmark_min_time=0.2s", "--benchmark_format=json"];
     let arguments = shared.iter().chain(flags).map(ToString::to_string);
-    let arguments: Vec<_> = arguments.chain([capture.display().to_string()]).collect();
-    Plan {
-        theirs: Invocation { program: theirs, arguments: arguments.clone() },
-        ours: Invocation { program: ours, arguments },
-        without: None,
-        output: Output::Json,
-        runs_per_round: 1,
-        figures,
-    }
+    let arguments = arguments.chain([capture.display().to_string()]).collect();
+    Plan { output: Output::Json, ..Plan::for_tool(workplace, "iree-benchmark-replay", arguments, figures) }
 }
 
 /// Both module benchmark tools with and without recording.
