@@ -9,46 +9,45 @@ use oracle::tool;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A flag of ours that the reference's help lacks, and why.
-type Added = (&'static str, &'static str);
+/// Flags of ours that the reference's help lacks, and why.
+type Added = (&'static [&'static str], &'static str);
 
-const VERSION: Added = ("version", "the reference's tools do not print a version");
-const GUIDE: Added = ("agents_md", "the reference's tool has no guide");
-const RECOVER: Added = ("recover", "the reference's tool rejects a capture that was never closed");
+const VERSION: Added = (&["version"], "the reference's tools do not print a version");
+const GUIDE: Added = (&["agents_md"], "the reference's tool has no guide");
+const RECOVER: Added = (&["recover"], "the reference's tool rejects a capture that was never closed");
 const PERF_COUNTERS: Added =
-    ("benchmark_perf_counters", "Google Benchmark's usage message names it in builds with libpfm only");
+    (&["benchmark_perf_counters"], "Google Benchmark's usage message names it in builds with libpfm only");
 const TIME_UNIT: Added =
-    ("time_unit", "the reference's help sets it only if the flag was given before --help");
-const HOST_READS: Added = ("replay_host_reads", "the reference's tool cannot write a replay's host reads");
-const REPLAY_ORDER: Added = ("replay_order", "the reference replays in serialized order only");
-const FILE_WRITES: Added = ("replay_file_writes", "the reference writes to the files");
-const EXTERNAL_PATHS: Added = ("allow_external_paths", "the reference reads no external files of archives");
-const FAST_FORWARD: Added = ("replay_fast_forward", "the reference repeats the whole capture");
-const CACHE: Added = ("replay_cache", "the reference does not evict caches");
-const SUMMARY: Added = ("benchmark_summary", "the reference prints no statistics of samples");
-const WITH: Added = ("with", "the reference compares no replays");
-const FAIL_IF_SLOWER: Added = ("fail_if_slower", WITH.1);
-const MAX_TIME: Added = ("max_time", WITH.1);
-const PRECISION: Added = ("precision", WITH.1);
-const SEED: Added = ("seed", WITH.1);
-const FORMAT: Added = ("format", WITH.1);
-const MERGE_EXECUTABLES: Added = ("merge_executables", "the reference totals each loaded executable");
-const HISTORY: Added = ("history", "the reference keeps no history");
-const AGAINST: Added = ("against", HISTORY.1);
-const SUBSTITUTION: Added = ("executable_substitution", "the reference replaces executables in replays only");
-const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
-const RECORDING: Added = ("device_replay_output", "the reference's tool for executables does not record");
-const RECORDED_LEDGER: Added = ("device_replay_ledger", "the reference records no ledger");
-const RECORDED_TYPE: Added = ("element_type", RECORDED_LEDGER.1);
-const COMPILER: Added = ("compiler", "the reference's tools compile no sources");
-const COMPILER_FLAG: Added = ("compiler_flag", COMPILER.1);
-const NO_CACHE: Added = ("no_cache", COMPILER.1);
-const COMPILER_TIMEOUT: Added = ("compiler_timeout", COMPILER.1);
-const COMPILER_MEMORY: Added = ("compiler_memory", COMPILER.1);
-const LEDGER: Added = ("replay_ledger", "the reference cannot write a ledger of a replay");
-const LEDGER_CONTENTS: Added = ("replay_ledger_contents", LEDGER.1);
-const LEDGER_KEPT_BYTES: Added = ("replay_ledger_kept_bytes", LEDGER.1);
-const ELEMENT_TYPE: Added = ("element_type", LEDGER.1);
+    (&["time_unit"], "the reference's help sets it only if the flag was given before --help");
+const HOST_READS: Added = (
+    &["replay_host_reads", "replay_host_reads_limit_bytes"],
+    "the reference's tool cannot write a replay's host reads",
+);
+const REPLAY_ORDER: Added = (&["replay_order"], "the reference replays in serialized order only");
+const FILE_WRITES: Added = (&["replay_file_writes"], "the reference writes to the files");
+const EXTERNAL_PATHS: Added =
+    (&["allow_external_paths"], "the reference reads no external files of archives");
+const FAST_FORWARD: Added = (&["replay_fast_forward"], "the reference repeats the whole capture");
+const CACHE: Added = (&["replay_cache"], "the reference does not evict caches");
+const SUMMARY: Added = (&["benchmark_summary"], "the reference prints no statistics of samples");
+const COMPARISON: Added = (
+    &["with", "fail_if_slower", "max_time", "precision", "seed", "format"],
+    "the reference compares no replays",
+);
+const MERGE_EXECUTABLES: Added = (&["merge_executables"], "the reference totals each loaded executable");
+const HISTORY: Added = (&["history", "against"], "the reference keeps no history");
+const SUBSTITUTION: Added =
+    (&["executable_substitution"], "the reference replaces executables in replays only");
+const RECORDING: Added = (&["device_replay_output"], "the reference's tool for executables does not record");
+const RECORDED_LEDGER: Added = (&["device_replay_ledger", "element_type"], "the reference records no ledger");
+const COMPILER: Added = (
+    &["compiler", "compiler_flag", "no_cache", "compiler_timeout", "compiler_memory"],
+    "the reference's tools compile no sources",
+);
+const LEDGER: Added = (
+    &["replay_ledger", "replay_ledger_contents", "replay_ledger_kept_bytes", "element_type"],
+    "the reference cannot write a ledger of a replay",
+);
 
 /// Additions of every tool that runs work: the watchdog, the files for profilers, the validator, and the
 /// flags with the names of environment variables.
@@ -67,26 +66,7 @@ const OF_DEVICES: [&str; 10] = [
 
 /// The tools with the reference's names, and our additions.
 const TOOLS: [(&str, &[Added]); 11] = [
-    (
-        "iree-run-replay",
-        &[
-            VERSION,
-            RECOVER,
-            REPLAY_ORDER,
-            FILE_WRITES,
-            HOST_READS,
-            HOST_READS_LIMIT,
-            LEDGER,
-            LEDGER_CONTENTS,
-            LEDGER_KEPT_BYTES,
-            ELEMENT_TYPE,
-            COMPILER,
-            COMPILER_FLAG,
-            NO_CACHE,
-            COMPILER_TIMEOUT,
-            COMPILER_MEMORY,
-        ],
-    ),
+    ("iree-run-replay", &[VERSION, RECOVER, REPLAY_ORDER, FILE_WRITES, HOST_READS, LEDGER, COMPILER]),
     ("iree-dump-replay", &[VERSION, RECOVER]),
     (
         "iree-benchmark-replay",
@@ -99,36 +79,12 @@ const TOOLS: [(&str, &[Added]); 11] = [
             CACHE,
             PERF_COUNTERS,
             SUMMARY,
-            WITH,
-            FAIL_IF_SLOWER,
-            MAX_TIME,
-            PRECISION,
-            SEED,
-            FORMAT,
+            COMPARISON,
             HISTORY,
-            AGAINST,
             COMPILER,
-            COMPILER_FLAG,
-            NO_CACHE,
-            COMPILER_TIMEOUT,
-            COMPILER_MEMORY,
         ],
     ),
-    (
-        "iree-run-module",
-        &[
-            VERSION,
-            SUBSTITUTION,
-            EXTERNAL_PATHS,
-            RECORDED_LEDGER,
-            RECORDED_TYPE,
-            COMPILER,
-            COMPILER_FLAG,
-            NO_CACHE,
-            COMPILER_TIMEOUT,
-            COMPILER_MEMORY,
-        ],
-    ),
+    ("iree-run-module", &[VERSION, SUBSTITUTION, EXTERNAL_PATHS, RECORDED_LEDGER, COMPILER]),
     (
         "iree-benchmark-module",
         &[
@@ -136,15 +92,10 @@ const TOOLS: [(&str, &[Added]); 11] = [
             SUBSTITUTION,
             EXTERNAL_PATHS,
             RECORDED_LEDGER,
-            RECORDED_TYPE,
             PERF_COUNTERS,
             TIME_UNIT,
             SUMMARY,
             COMPILER,
-            COMPILER_FLAG,
-            NO_CACHE,
-            COMPILER_TIMEOUT,
-            COMPILER_MEMORY,
         ],
     ),
     ("iree-benchmark-executable", &[VERSION, GUIDE, RECORDING, PERF_COUNTERS, SUMMARY]),
@@ -205,7 +156,7 @@ fn same_flags(tool: &str, added: &[Added]) -> Outcome {
             ensure(ours.remove(flag).is_some(), || format!("our help lacks --{flag}"))?;
         }
     }
-    for (flag, reason) in added {
+    for (flag, reason) in added.iter().flat_map(|(flags, reason)| flags.iter().map(move |it| (it, reason))) {
         ensure(!theirs.contains_key(*flag), || format!("--{flag} is the reference's too, but: {reason}"))?;
         ensure(ours.remove(*flag).is_some(), || format!("our help lacks --{flag}, an addition: {reason}"))?;
     }
