@@ -23,7 +23,6 @@ pub struct ParameterFile {
     path: PathBuf,
     mode: FileMode,
     external: Option<External>,
-    writable: bool,
     contents: OnceLock<Contents>,
 }
 
@@ -97,7 +96,7 @@ impl Contents {
 impl ParameterFile {
     /// The file at `path`, not yet opened.
     pub fn new(path: PathBuf, mode: FileMode) -> Self {
-        Self { path, mode, external: None, writable: false, contents: OnceLock::new() }
+        Self { path, mode, external: None, contents: OnceLock::new() }
     }
 
     /// The file that the archive at `archive` names `named`.
@@ -108,16 +107,6 @@ impl ParameterFile {
         let is_confined = files == ExternalFiles::BesideArchive;
         let external = External { directory, is_confined, leaves: !named.components().all(is_plain) };
         Self { external: Some(external), ..Self::new(path, mode) }
-    }
-
-    /// The file at `path`, writable by programs.
-    pub fn writable(path: PathBuf) -> Self {
-        Self { writable: true, ..Self::new(path, FileMode::File) }
-    }
-
-    /// Whether programs may write to it.
-    pub fn is_writable(&self) -> bool {
-        self.writable
     }
 
     /// Whether it was named by an archive instead of the user.
@@ -143,7 +132,7 @@ impl ParameterFile {
         if let Some(external) = &self.external {
             external.check(&self.path)?;
         }
-        let contents = Contents::open(&self.path, self.mode, self.writable)?;
+        let contents = Contents::open(&self.path, self.mode)?;
         // The first opener wins; the other handle is closed.
         Ok(self.contents.get_or_init(|| contents))
     }
@@ -204,14 +193,11 @@ impl External {
 }
 
 impl Contents {
-    fn open(path: &Path, mode: FileMode, writable: bool) -> Result<Self> {
+    fn open(path: &Path, mode: FileMode) -> Result<Self> {
         // Rejects directories, which can be opened, and pipes, on which opening would block.
         let map = MappedFile::open(path)?;
         let length = map.bytes().len() as u64;
-        let disk = || {
-            let opened = File::options().read(true).write(writable).open(path);
-            opened.map_err(|error| opening(path, &error))
-        };
+        let disk = || File::open(path).map_err(|error| opening(path, &error));
         Ok(match mode {
             FileMode::File => Self::Disk { file: disk()?, length },
             FileMode::Mmap => {

@@ -35,17 +35,7 @@ impl Index {
     ///
     /// External files are opened on first use.
     pub fn add_file(&mut self, path: &Path, mode: FileMode) -> Result<()> {
-        self.add_opened(ParameterFile::new(path.to_path_buf(), mode))
-    }
-
-    /// Like [`Index::add_file`], for a file that programs may write to. Its external files are read-only.
-    pub fn add_writable_file(&mut self, path: &Path) -> Result<()> {
-        self.add_opened(ParameterFile::writable(path.to_path_buf()))
-    }
-
-    fn add_opened(&mut self, file: ParameterFile) -> Result<()> {
-        let file = Arc::new(file);
-        let path = file.path();
+        let file = Arc::new(ParameterFile::new(path.to_path_buf(), mode));
         let format = Format::from_path(path).map_err(|error| refuse_other(path).unwrap_or(error))?;
         let file_name = || format!("'{}'", path.display());
         let parsed = file.with_bytes(|bytes| format.parse(bytes))?;

@@ -84,12 +84,6 @@ impl<'a> Batch<'a> {
         self.submit(step, &[], |queue| queue.read(file, file_offset, range(target), 0))
     }
 
-    /// Writes a range of a buffer to a file.
-    pub(super) fn write(&mut self, source: Part<'_>, file: &File, file_offset: u64) -> Result<()> {
-        let step = self.advance(source.length)?;
-        self.submit(step, &[], |queue| queue.write(range(source), file, file_offset, 0))
-    }
-
     /// Fills a range of a buffer with a pattern.
     pub(super) fn splat(
         &mut self,

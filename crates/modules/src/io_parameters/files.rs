@@ -13,12 +13,11 @@ pub(super) struct Files(Mutex<Vec<Imported>>);
 struct Imported {
     device: Device,
     affinity: QueueAffinity,
-    access: MemoryAccess,
     source: Arc<ParameterFile>,
     file: File,
 }
 
-/// A range of a file that a queue of the device can read or write.
+/// A range of a file that a queue of the device can read.
 pub(super) struct FileRange {
     /// The file.
     pub file: File,
@@ -35,18 +34,17 @@ impl Files {
         &self,
         device: &Device,
         affinity: QueueAffinity,
-        access: MemoryAccess,
         source: &Arc<ParameterFile>,
         range: Range,
     ) -> Result<FileRange> {
         match source.contents()? {
             Contents::Disk { file, .. } | Contents::Mapped { file, .. } => {
-                let file = self.imported(device, affinity, access, source, file)?;
+                let file = self.imported(device, affinity, source, file)?;
                 Ok(FileRange { file, offset: range.offset })
             }
             Contents::Memory { memory, .. } => {
                 let part = HostMemory::part(memory, range)?;
-                let file = device.import_file(affinity, access, HostFile::Memory(part))?;
+                let file = device.import_file(affinity, MemoryAccess::READ, HostFile::Memory(part))?;
                 Ok(FileRange { file, offset: 0 })
             }
         }
@@ -61,16 +59,12 @@ impl Files {
         &self,
         device: &Device,
         affinity: QueueAffinity,
-        access: MemoryAccess,
         source: &Arc<ParameterFile>,
         opened: &std::fs::File,
     ) -> Result<File> {
         let mut known = self.0.lock();
         let found = known.iter().find(|it| {
-            it.device.is_same(device)
-                && it.affinity & affinity == affinity
-                && it.access.contains(access)
-                && Arc::ptr_eq(&it.source, source)
+            it.device.is_same(device) && it.affinity & affinity == affinity && Arc::ptr_eq(&it.source, source)
         });
         if let Some(found) = found {
             return Ok(found.file.clone());
@@ -78,9 +72,9 @@ impl Files {
         let share = opened.try_clone().map_err(|error| {
             Error::io(format_args!("sharing the open file '{}'", source.path().display()), &error)
         })?;
-        let file = device.import_file(affinity, access, HostFile::Disk(share))?;
+        let file = device.import_file(affinity, MemoryAccess::READ, HostFile::Disk(share))?;
         let (device, source) = (device.clone(), source.clone());
-        known.push(Imported { device, affinity, access, source, file: file.clone() });
+        known.push(Imported { device, affinity, source, file: file.clone() });
         Ok(file)
     }
 }

@@ -57,9 +57,9 @@ impl IoParameters {
 
     /// `(device, affinity, waits, signals, source, scope, keys…)`
     fn scatter(&self, call: &Call<'_>) -> Result<()> {
-        let source: &Handle<Buffer> = call.object(4)?;
+        let _: &Handle<Buffer> = call.object(4)?;
         let scope = arguments::scope(call, 5)?;
-        self.0.scatter(&request(call, &scope)?, &source.0, &arguments::spans(call, 6)?)
+        self.0.scatter(&request(call, &scope)?, &arguments::spans(call, 6)?)
     }
 }
 

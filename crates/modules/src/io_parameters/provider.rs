@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use rehal_base::{Context, Error, Range, Result, StatusCode};
 use rehal_hal::{Buffer, BufferParams, BufferUsage, Device, Fence, HostMemory, MemoryAccess, QueueAffinity};
-use rehal_params::{Entry, ParameterFile, Pattern, Scopes, Storage};
+use rehal_params::{Entry, Pattern, Scopes, Storage};
 
 use super::batch::{Allocated, Batch, Part};
 use super::files::{FileRange, Files};
 
-/// Parameters that devices load, gather and scatter.
+/// Parameters that devices load and gather.
 #[derive(Default)]
 pub struct Provider {
     scopes: Scopes,
@@ -29,7 +29,7 @@ pub struct Request<'a> {
     pub scope: &'a str,
 }
 
-/// A range of a parameter and the offset in a buffer that it is copied to or from; in bytes.
+/// A range of a parameter and the offset in a buffer that it is copied to; in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The parameter's name.
@@ -73,7 +73,7 @@ impl Provider {
     pub fn gather(&self, request: &Request<'_>, target: &Buffer, spans: &[Span]) -> Result<()> {
         self.batch(request, |batch| {
             for span in spans {
-                let entry = self.resolve(request.scope, span, MemoryAccess::READ)?;
+                let entry = self.resolve(request.scope, span)?;
                 let source = self.source(request, entry, span);
                 let filled = source.and_then(|source| source.fill(span, target, None, batch));
                 filled.context(|| of(request, span))?;
@@ -82,14 +82,19 @@ impl Provider {
         })
     }
 
-    /// Writes each span's range of `source` to its parameter.
-    pub fn scatter(&self, request: &Request<'_>, source: &Buffer, spans: &[Span]) -> Result<()> {
-        self.batch(request, |batch| {
-            for span in spans {
-                let entry = self.resolve(request.scope, span, MemoryAccess::WRITE)?;
-                self.drain(request, entry, span, source, batch).context(|| of(request, span))?;
-            }
-            Ok(())
+    /// Refuses to write to the parameters of `spans`: all are read-only.
+    pub fn scatter(&self, request: &Request<'_>, spans: &[Span]) -> Result<()> {
+        self.batch(request, |_| {
+            let Some(Span { name, .. }) = spans.first() else { return Ok(()) };
+            self.entry(request.scope, name)?;
+            let refused = format!(
+                "parameter `{name}` storage does not support the requested access type; parameter allows \
+                 {:?}, operation requires {:?}",
+                MemoryAccess::READ,
+                MemoryAccess::WRITE
+            );
+            let refused = Error::new(StatusCode::PermissionDenied, refused);
+            Err(refused.context(place(request.scope)))
         })
     }
 
@@ -115,7 +120,7 @@ impl Provider {
         span: &Span,
         batch: &mut Batch<'_>,
     ) -> Result<Buffer> {
-        let entry = self.resolve(request.scope, span, MemoryAccess::READ)?;
+        let entry = self.resolve(request.scope, span)?;
         let mut load = || -> Result<Buffer> {
             if let Some(buffer) = self.import(request.device, params, entry, span)? {
                 return Ok(buffer);
@@ -153,63 +158,27 @@ impl Provider {
         Ok(match &entry.storage {
             Storage::Splat(pattern) => Source::Pattern(pattern.rotated(span.parameter_offset)),
             Storage::File { file, offset } => {
-                Source::File(self.import_range(request, MemoryAccess::READ, file, *offset, span)?)
+                // Both are checked to be in bounds of the file.
+                let range = Range { offset: offset + span.parameter_offset, length: span.length };
+                Source::File(self.files.import_range(request.device, request.affinity, file, range)?)
             }
         })
     }
 
-    fn drain(
-        &self,
-        request: &Request<'_>,
-        entry: &Entry,
-        span: &Span,
-        source: &Buffer,
-        batch: &mut Batch<'_>,
-    ) -> Result<()> {
-        match &entry.storage {
-            // Rejected when the entry was resolved: a splat is read-only.
-            Storage::Splat(_) => Err(refused(&span.name, MemoryAccess::READ, MemoryAccess::WRITE)),
-            Storage::File { file, offset } => {
-                let target = self.import_range(request, MemoryAccess::WRITE, file, *offset, span)?;
-                let part = Part { buffer: source, offset: span.buffer_offset, length: span.length };
-                batch.write(part, &target.file, target.offset)
-            }
-        }
+    fn entry(&self, scope: &str, name: &str) -> Result<&Entry> {
+        self.scopes.lookup(scope)?.lookup(name).context(|| place(scope))
     }
 
-    fn import_range(
-        &self,
-        request: &Request<'_>,
-        access: MemoryAccess,
-        file: &Arc<ParameterFile>,
-        offset: u64,
-        span: &Span,
-    ) -> Result<FileRange> {
-        // Both are checked to be in bounds of the file.
-        let range = Range { offset: offset + span.parameter_offset, length: span.length };
-        self.files.import_range(request.device, request.affinity, access, file, range)
-    }
-
-    /// The entry that contains `span` and allows `access`.
-    fn resolve(&self, scope: &str, span: &Span, access: MemoryAccess) -> Result<&Entry> {
-        let place = || format!("scope '{scope}'");
-        let entry = self.scopes.lookup(scope)?.lookup(&span.name).context(place)?;
-        let allowed = match &entry.storage {
-            Storage::File { file, .. } if file.is_writable() => {
-                MemoryAccess::READ | MemoryAccess::WRITE | MemoryAccess::DISCARD
-            }
-            Storage::Splat(_) | Storage::File { .. } => MemoryAccess::READ,
-        };
-        if !allowed.contains(access) {
-            return Err(refused(&span.name, allowed, access).context(place()));
-        }
+    /// The entry that contains `span`.
+    fn resolve(&self, scope: &str, span: &Span) -> Result<&Entry> {
+        let entry = self.entry(scope, &span.name)?;
         let range = Range::new(span.parameter_offset, span.length);
         if !range.is_some_and(|range| range.fits(entry.length)) {
             return Err(Error::out_of_range(format!(
                 "parameter `{}` range out of bounds (offset={}, length={}, size={})",
                 span.name, span.parameter_offset, span.length, entry.length
             ))
-            .context(place())
+            .context(place(scope))
             .advise("the program was compiled for another version of these parameters"));
         }
         Ok(entry)
@@ -250,14 +219,8 @@ fn in_memory<'e>(entry: &'e Entry, span: &Span) -> Result<Option<(&'e Arc<HostMe
     Ok(Some((memory, Range { offset: offset + span.parameter_offset, length: span.length })))
 }
 
-fn refused(name: &str, allowed: MemoryAccess, required: MemoryAccess) -> Error {
-    Error::new(
-        StatusCode::PermissionDenied,
-        format!(
-            "parameter `{name}` storage does not support the requested access type; parameter allows \
-             {allowed:?}, operation requires {required:?}"
-        ),
-    )
+fn place(scope: &str) -> String {
+    format!("scope '{scope}'")
 }
 
 fn of(request: &Request<'_>, span: &Span) -> String {
