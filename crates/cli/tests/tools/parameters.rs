@@ -6,8 +6,6 @@ use crate::common::{Scratch, fail, fixture, print, run};
 use rehal_params::irpa::Archive;
 use rehal_params::{FileMode, Index, Storage};
 
-const TOOLS: [&str; 3] = ["iree-dump-parameters", "iree-create-parameters", "iree-convert-parameters"];
-
 /// The rows of a table: start, end, length and key.
 fn rows(table: &str) -> Vec<String> {
     let rows = table.lines().filter(|line| !line.starts_with("//") && !line.is_empty());
@@ -95,28 +93,6 @@ fn fail_after_output(words: &[&str]) -> String {
     assert_eq!(ran.status, Some(1), "{words:?}: {ran:?}");
     assert!(ran.stderr.contains("\n  at: ") && ran.stderr.contains("\n  try: "), "{words:?}: {}", ran.stderr);
     ran.stderr
-}
-
-/// The flags of the reference release: names and defaults.
-#[test]
-fn every_flag_of_the_reference_exists_with_its_default() {
-    for tool in TOOLS {
-        let list = format!("{}/tests/data/{tool}.flags", env!("CARGO_MANIFEST_DIR"));
-        let help = print(&[tool, "--help=all"]);
-        for line in std::fs::read_to_string(&list).unwrap().lines().skip(1) {
-            let flag = line.trim_start_matches("# ");
-            let name = flag.split('=').next().unwrap();
-            let shown = help.lines().map(|line| line.trim_start_matches("# "));
-            let mut shown = shown.filter_map(|line| line.strip_prefix(name));
-            assert!(shown.any(|rest| rest.is_empty() || rest.starts_with(['=', '['])), "{tool} {name}");
-            if !line.starts_with('#') {
-                assert!(
-                    help.lines().any(|it| it == flag),
-                    "{tool} --help=all has another default for {flag}"
-                );
-            }
-        }
-    }
 }
 
 /// An archive that names the data of `model.irpa` by `path`.

@@ -4,7 +4,7 @@ use std::io;
 
 use rehal_session::{
     CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, DumpError, Format, Remedy, Replay, ReplayOptions,
-    StatusCode, Survey, find_scope,
+    StatusCode, Survey,
 };
 
 use crate::capture;
@@ -137,14 +137,6 @@ fn errors_of_a_replay_name_the_file() {
     let error = Replay::new(plan, &one, &ReplayOptions::default()).err().unwrap();
     assert_eq!(error.code(), StatusCode::FailedPrecondition);
     assert_eq!(error.context_lines(), [format!("'{}'", path.display())]);
-}
-
-#[test]
-fn an_unknown_scope_lists_the_existing_ones() {
-    let plan = CaptureFile::open(&capture("add4.add.local-sync"), &strict()).unwrap().plan().unwrap();
-    find_scope(&plan, "execute").unwrap();
-    let error = find_scope(&plan, "other").unwrap_err();
-    assert!(error.message().contains("execute (entered 1 time)"), "{}", error.report());
 }
 
 /// Needs a Vulkan device with buffer device addresses, as Mesa's software driver is.
