@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use rehal_base::{Result, StatusCode};
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, Device, DeviceGroup, Fence, MemoryAccess, MemoryType,
-    QUEUE_AFFINITY_ANY, SemaphoreFlags,
+    Buffer, BufferParams, BufferUsage, Device, DeviceGroup, Fence, MemoryAccess, QUEUE_AFFINITY_ANY,
+    SemaphoreFlags,
 };
 use rehal_local::LocalSync;
 use rehal_modules::hal::{HalModule, Handle};
@@ -105,11 +105,7 @@ fn contents(buffer: &Buffer) -> Vec<u8> {
 }
 
 fn params() -> BufferParams {
-    BufferParams {
-        usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
-        memory_type: MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE,
-        ..BufferParams::default()
-    }
+    BufferParams::default().mappable()
 }
 
 #[test]

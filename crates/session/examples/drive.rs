@@ -3,9 +3,7 @@
 
 use std::path::Path;
 
-use rehal_session::hal::{
-    BufferParams, BufferUsage, MemoryType, QUEUE_AFFINITY_ANY, SemaphoreFlags, transfer,
-};
+use rehal_session::hal::{BufferParams, QUEUE_AFFINITY_ANY, SemaphoreFlags, transfer};
 use rehal_session::{
     CaptureFile, CaptureOptions, DeviceOptions, Error, HostReadLog, RecordOptions, Recorder, Replay,
     ReplayOptions, Result,
@@ -23,11 +21,7 @@ pub fn drive(capture: &Path) -> Result<Vec<u8>> {
 }
 
 fn fill_and_copy(device: &rehal_session::Device) -> Result<Vec<u8>> {
-    let params = BufferParams {
-        usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
-        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
-        ..BufferParams::default()
-    };
+    let params = BufferParams::default().mappable();
     let (source, target) = (device.allocate_buffer(params, 16)?, device.allocate_buffer(params, 16)?);
     let timeline = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty())?;
     let queue = || device.queue(QUEUE_AFFINITY_ANY);

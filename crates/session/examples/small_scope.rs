@@ -3,9 +3,7 @@
 
 use std::path::Path;
 
-use rehal_session::hal::{
-    BufferParams, BufferRef, BufferUsage, MemoryType, QUEUE_AFFINITY_ANY, SemaphoreFlags, transfer,
-};
+use rehal_session::hal::{BufferParams, BufferRef, QUEUE_AFFINITY_ANY, SemaphoreFlags, transfer};
 use rehal_session::{Device, DeviceOptions, Error, RecordOptions, Recorder, Result};
 
 /// Equal steps of the program; one of them is in the scope.
@@ -26,11 +24,7 @@ pub fn record(capture: &Path) -> Result<Vec<u8>> {
 /// A step fills the first half of the state with its number, and then copies that to the second half, which
 /// the next step moves on to another buffer.
 fn steps(device: &Device, recorder: &Recorder) -> Result<Vec<u8>> {
-    let params = BufferParams {
-        usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
-        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
-        ..BufferParams::default()
-    };
+    let params = BufferParams::default().mappable();
     let half = STATE_BYTES / 2;
     let (state, history) =
         (device.allocate_buffer(params, STATE_BYTES)?, device.allocate_buffer(params, half)?);

@@ -5,8 +5,7 @@
 use std::path::Path;
 
 use rehal_session::hal::{
-    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferParams, MemoryType, QUEUE_AFFINITY_ANY,
-    SemaphoreFlags, transfer,
+    Buffer, BufferParams, CommandBuffer, CommandBufferParams, QUEUE_AFFINITY_ANY, SemaphoreFlags, transfer,
 };
 use rehal_session::{Device, DeviceOptions, Error, RecordOptions, Recorder, Result};
 
@@ -29,11 +28,7 @@ pub fn record(capture: &Path) -> Result<[Vec<u8>; 2]> {
 }
 
 fn chains(device: &Device) -> Result<[Vec<u8>; 2]> {
-    let params = BufferParams {
-        usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
-        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
-        ..BufferParams::default()
-    };
+    let params = BufferParams::default().mappable();
     let mut chains = Vec::new();
     for queue in 0..2 {
         let buffer = device.allocate_buffer(params, FILL_BYTES)?;

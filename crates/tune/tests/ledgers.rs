@@ -5,10 +5,7 @@ use std::sync::Arc;
 use rehal_base::StatusCode;
 use rehal_capture::{Capture, OpenOptions, PayloadType, RecordFields, Writer};
 use rehal_cts::discrete::DiscreteDevice;
-use rehal_hal::{
-    BufferParams, BufferRef, BufferUsage, Device, DeviceGroup, MemoryType, QUEUE_AFFINITY_ANY,
-    SemaphoreFlags, transfer,
-};
+use rehal_hal::{BufferParams, BufferRef, Device, DeviceGroup, QUEUE_AFFINITY_ANY, SemaphoreFlags, transfer};
 use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions};
 use rehal_replay::{
@@ -294,11 +291,7 @@ fn reads_padding(ledger: LedgerRecording) -> (Arc<Plan>, Vec<u8>) {
         queue.signal(&[done.at(2)]).wait(&[done.at(1)]).alloca(BufferParams::default(), 64, 0).unwrap();
     let part = BufferRef::range(&transient, 16, 32);
     queue.wait(&[done.at(2)]).signal(&[done.at(3)]).fill(part, &[7], 0).unwrap();
-    let params = BufferParams {
-        usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
-        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
-        ..BufferParams::default()
-    };
+    let params = BufferParams::default().mappable();
     let result = device.allocate_buffer(params, 100).unwrap();
     let part = BufferRef::range(&result, 8, 64);
     queue

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rehal_base::{Error, MappedFile, Result};
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, BufferView, Device, DeviceGroup, Encoding, Fence, MemoryType,
-    QUEUE_AFFINITY_ANY, SemaphoreFlags,
+    Buffer, BufferParams, BufferView, Device, DeviceGroup, Encoding, Fence, QUEUE_AFFINITY_ANY,
+    SemaphoreFlags,
 };
 use rehal_local::LocalSync;
 use rehal_modules::hal::{HalModule, Handle};
@@ -128,11 +128,7 @@ fn input(device: &Device, text: &str, kind: ValueKind) -> Result<Value> {
 }
 
 fn view(device: &Device, tensor_type: &TensorType, bytes: &[u8]) -> Result<Value> {
-    let params = BufferParams {
-        usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
-        memory_type: MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE,
-        ..BufferParams::default()
-    };
+    let params = BufferParams::default().mappable();
     let buffer: Buffer = device.allocate_buffer(params, bytes.len() as u64)?;
     buffer.write(0, bytes)?;
     let TensorType { shape, element_type } = tensor_type;
