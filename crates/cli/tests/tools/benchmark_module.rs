@@ -201,14 +201,7 @@ fn a_failure_is_a_row_and_ends_the_run() {
 #[test]
 fn invalid_flags_print_advice() {
     let module = module("simple_abs");
-    for (flag, words) in [
-        ("--function=zzz", "the module has: abs"),
-        ("--time_unit=s", "expected ns, us or ms"),
-        ("--batch_size=0", "expected an integer from 1 to 2147483647"),
-        ("--batch_concurrency=-1", "expected an integer from 1 to 2147483647"),
-        ("--benchmark_min_time=x", "benchmark_min_time"),
-        ("operand", "'operand'"),
-    ] {
+    for (flag, words) in [("--function=zzz", "the module has: abs"), ("operand", "'operand'")] {
         let stderr = fail(&["iree-benchmark-module", &module, flag]);
         assert!(stderr.contains(words), "{flag}: {stderr}");
     }

