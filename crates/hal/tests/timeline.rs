@@ -72,30 +72,6 @@ fn the_payload_increases() {
 }
 
 #[test]
-fn a_failure_reaches_every_waiter_and_is_sticky() {
-    let timeline = Arc::new(Timeline::new(0));
-    let seen = Arc::new(AtomicUsize::new(0));
-    for value in 1..4 {
-        let seen = seen.clone();
-        let see = move |outcome: Result<()>| {
-            assert_eq!(outcome.unwrap_err().code(), StatusCode::DataLoss);
-            seen.fetch_add(1, Ordering::Relaxed);
-        };
-        timeline.on_reached(value, Box::new(see)).detach();
-    }
-    let sleeper = std::thread::spawn({
-        let timeline = timeline.clone();
-        move || timeline.wait(9, None)
-    });
-    timeline.fail(Error::data_loss("gone"));
-    timeline.fail(Error::not_found("a later failure"));
-    assert_eq!(sleeper.join().unwrap().unwrap_err().message(), "gone");
-    assert_eq!(seen.load(Ordering::Relaxed), 3);
-    assert_eq!(timeline.query().unwrap_err().message(), "gone");
-    assert_eq!(timeline.signal(9).unwrap_err().message(), "gone");
-}
-
-#[test]
 fn callbacks_of_one_signal_run_in_registration_order() {
     let semaphore = timeline();
     let order = Arc::new(Mutex::new(Vec::new()));

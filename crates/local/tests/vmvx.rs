@@ -150,19 +150,13 @@ fn accesses_out_of_bounds_of_a_binding_are_errors() {
 }
 
 #[test]
-fn mismatched_arguments_are_rejected() {
+fn more_workgroups_than_their_numbers_are_rejected() {
     let device = LocalSync::create(Default::default());
     let executable = prepare(&device, &fixture("cts/affine.vmvx.vmfb"), &[]).unwrap();
     let buffer = device.allocate_buffer(BufferParams::default(), 64).unwrap();
     let call = Call { constants: &[1, 2], bindings: &[&buffer, &buffer], ..Call::for_function("affine") };
     call.run(&device, &executable).unwrap();
-    for wrong in [
-        Call { constants: &[1], ..call },
-        Call { bindings: &[&buffer], ..call },
-        Call { count: [1, 1, 1 << 16], ..call },
-    ] {
-        assert!(wrong.run(&device, &executable).is_err());
-    }
+    assert!(Call { count: [1, 1, 1 << 16], ..call }.run(&device, &executable).is_err());
     // With 0 in x, plain loops would iterate 2^48 times over y and z.
     Call { count: [0, u32::MAX, 0xFFFF], ..call }.run(&device, &executable).unwrap();
 }
