@@ -288,15 +288,6 @@ fn commands_that_fail_or_hang_or_do_not_exist() {
 }
 
 #[test]
-fn a_check_that_always_passes_leaves_a_device() {
-    let scratch = Scratch::new();
-    let report = report(&scratch, &["--check=true"], CHAIN);
-    assert_eq!((&report["after"]["records"], &report["is_minimal"]), (&1.into(), &true.into()), "{report}");
-    let ran = reduce(&scratch, &["--check=true"], CHAIN);
-    assert!(ran.stdout.contains("minimal: no scope") && ran.stderr.contains("check: 0 scopes"), "{ran:?}");
-}
-
-#[test]
 fn limits_and_interrupts_keep_the_best_so_far() {
     let scratch = Scratch::new();
     let size = |scratch: &Scratch| fs::metadata(output(scratch)).unwrap().len();
