@@ -9,47 +9,6 @@ use zerocopy::little_endian::U32;
 use crate::common::{Bound, CaptureBuilder, FLUSHED, Id, Ran, code, function, range, run, slot, whole};
 
 #[test]
-fn transfers_run_on_execution() {
-    let mut capture = CaptureBuilder::new();
-    let buffer = capture.buffer(16);
-    let commands = capture.commands(0, |it, commands| {
-        it.command_fill(commands, range(buffer, 0, 8), &[0xCD]);
-        it.command_update(commands, range(buffer, 2, 4), b"data");
-        it.command_copy(commands, range(buffer, 0, 8), range(buffer, 8, 8));
-    });
-    capture.read(buffer, 0, 16);
-    capture.execute(commands, &[]);
-    capture.read(buffer, 0, 16);
-    // Recorded once, executed as often as in the program.
-    capture.fill(whole(buffer), &[0]);
-    capture.execute(commands, &[]);
-    capture.read(buffer, 0, 16);
-    let observed = run(&capture.finish()).unwrap();
-    let after = b"\xCD\xCDdata\xCD\xCD\xCD\xCDdata\xCD\xCD";
-    assert_eq!(observed.bytes(), [&[0; 16], after, after]);
-}
-
-#[test]
-fn bindings_are_passed_on_execution() {
-    let mut capture = CaptureBuilder::new();
-    let (source, first, second) = (capture.buffer(8), capture.buffer(8), capture.buffer(8));
-    capture.write(source, 0, b"abcdefgh");
-    let commands = capture.commands(3, |it, commands| {
-        it.command_copy(commands, range(source, 0, 2), slot(0, 1, 2));
-        it.command_copy(commands, slot(2, 0, 2), slot(0, 3, 2));
-        it.command_fill(commands, slot(0, 5, u64::MAX), b"!");
-    });
-    // Slot 1 is unused and empty; the offset of a binding is added to the reference's.
-    let empty = slot(0, 0, 0);
-    capture.execute(commands, &[whole(first), empty, range(source, 4, 4)]);
-    capture.execute(commands, &[range(second, 1, 6), empty, range(source, 6, 2)]);
-    capture.read(first, 0, 8);
-    capture.read(second, 0, 8);
-    let observed = run(&capture.finish()).unwrap();
-    assert_eq!(observed.bytes(), [b"\0abef!!!", b"\0\0abgh!\0"]);
-}
-
-#[test]
 fn an_empty_slot_fails_on_use() {
     let mut capture = CaptureBuilder::new();
     let commands = capture.commands(1, |it, commands| it.command_fill(commands, slot(0, 0, 4), &[1]));

@@ -58,25 +58,6 @@ fn kept() -> Replay {
 }
 
 #[test]
-fn a_replay_outlives_its_inputs() {
-    let replays = [kept(), kept()];
-    for replay in &replays {
-        assert_runs(replay);
-        assert_runs(replay);
-    }
-}
-
-#[test]
-fn a_replay_moves_between_threads() {
-    let replay = kept();
-    let replay = std::thread::spawn(move || {
-        assert_runs(&replay);
-        replay
-    });
-    assert_runs(&replay.join().unwrap());
-}
-
-#[test]
 fn threads_share_a_plan_and_its_bytes() {
     let bytes = Arc::new(capture());
     let plan = Arc::new(Plan::compile(bytes.clone(), PlanOptions::default()).unwrap());

@@ -7,44 +7,6 @@ use zerocopy::little_endian::{U32, U64};
 use crate::common::{Bound, CaptureBuilder, FLUSHED, Ran, code, function, range, run, whole};
 
 #[test]
-fn transfers() {
-    let mut capture = CaptureBuilder::new();
-    let (first, second) = (capture.buffer(12), capture.buffer(12));
-    capture.update(range(first, 2, 6), b"update");
-    capture.fill(range(second, 0, 8), &[0xA5, 0x5A]);
-    capture.fill(range(second, 8, 4), &[1, 2, 3, 4]);
-    capture.copy(range(first, 4, 4), range(second, 5, 4));
-    capture.fill(range(first, 11, u64::MAX), &[7]);
-    capture.read(first, 0, 12);
-    capture.read(second, 0, 12);
-    let observed = run(&capture.finish()).unwrap();
-    assert_eq!(observed.reads[0].bytes, b"\0\0update\0\0\0\x07");
-    assert_eq!(observed.reads[1].bytes, b"\xA5\x5A\xA5\x5A\xA5date\x02\x03\x04");
-    let fill = [Ran::Queue("queue_fill"), FLUSHED];
-    assert_eq!(observed.ran[2..6], [fill.clone(), fill].concat());
-}
-
-#[test]
-fn memory_is_allocated_and_freed_in_queue_order() {
-    let mut capture = CaptureBuilder::new();
-    let kept = capture.buffer(4);
-    let transient = capture.alloca(4);
-    capture.fill(whole(transient), &[3]);
-    capture.copy(whole(transient), whole(kept));
-    capture.dealloca(transient);
-    // Ids are not reused; the next allocation has its own memory.
-    let next = capture.alloca(4);
-    capture.read(kept, 0, 4);
-    capture.read(next, 0, 4);
-    let observed = run(&capture.finish()).unwrap();
-    assert_eq!(observed.bytes(), [[3; 4], [0; 4]]);
-    let names: Vec<_> = observed.ran.iter().filter(|ran| **ran != FLUSHED).collect();
-    let expected =
-        ["queue_alloca", "queue_fill", "queue_copy", "queue_dealloca", "queue_alloca"].map(Ran::Queue);
-    assert_eq!(names, expected.iter().collect::<Vec<_>>());
-}
-
-#[test]
 fn use_after_dealloca_is_an_error() {
     for add in [
         |it: &mut CaptureBuilder, buffer| it.fill(whole(buffer), &[1]),
