@@ -4,7 +4,7 @@ mod arrays;
 
 use std::process::Stdio;
 
-use crate::common::{Ran, Scratch, command, fail, fixture, print, run};
+use crate::common::{Ran, Scratch, command, fail, fixture, print, ran, run};
 
 /// Calls a function of a fixture module.
 fn call(module: &str, function: &str, words: &[&str]) -> Ran {
@@ -25,6 +25,29 @@ fn echo(element_type: &str, elements: &str) -> String {
     let text = values(&format!("echo_{element_type}"), &[&format!("--input={elements}")]);
     let tensor = text.strip_prefix("result[0]: hal.buffer_view\n").and_then(|text| text.strip_suffix('\n'));
     tensor.unwrap_or_else(|| panic!("{text}")).to_string()
+}
+
+/// The commands of the reference that ended well, and what it printed.
+#[test]
+fn programs_print_what_the_reference_printed() {
+    let scratch = Scratch::new();
+    let mut count = 0;
+    for entry in std::fs::read_dir(fixture("expected")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let Some(text) = text.strip_prefix("$ ").and_then(|it| it.strip_suffix("[status 0]\n")) else {
+            continue;
+        };
+        let (line, printed) = text.split_once('\n').unwrap();
+        let mut words = shlex::split(line).unwrap();
+        let recording = words.iter_mut().find(|it| it.starts_with("--device_replay_output=")).unwrap();
+        *recording = format!("--device_replay_output={}", scratch.path(&count.to_string()).display());
+        let mut command = command(&words[0]);
+        let ran = ran(command.args(&words[1..]).current_dir(fixture("")).output().unwrap());
+        assert_eq!((ran.status, &*ran.stdout), (Some(0), printed), "{}: {}", path.display(), ran.stderr);
+        count += 1;
+    }
+    assert!(count > 60, "only {count} commands");
 }
 
 #[test]
@@ -492,7 +515,7 @@ fn captures_need_a_separate_regular_file() {
     tool.args([&module, "--function=add", "--input=4xf32=1", "--input=4xf32=2"])
         .arg("--device_replay_output=/dev/stdout")
         .stdout(printed);
-    let ran = crate::common::ran(tool.output().unwrap());
+    let ran = ran(tool.output().unwrap());
     assert!(
         ran.status == Some(1) && ran.stderr.contains("is the file that output is printed to"),
         "{}",
@@ -770,7 +793,7 @@ fn a_recording_that_cannot_be_written_to_its_end_is_named_and_can_be_recovered()
         "--input=768xf32=2",
         &format!("--device_replay_output={path}"),
     ]);
-    let ran = crate::common::ran(shell.output().unwrap());
+    let ran = ran(shell.output().unwrap());
     assert_eq!(ran.status, Some(1), "{ran:?}");
     for part in ["; writing the capture: ", &format!("\n  at: '{path}', "), "rehal run --recover CAPTURE"] {
         assert!(ran.stderr.contains(part), "{part}: {}", ran.stderr);
