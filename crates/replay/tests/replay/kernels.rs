@@ -58,23 +58,6 @@ fn captures_reproduce_the_printed_results() {
     }
 }
 
-/// `add4_swapped` multiplies the sum by 100.
-#[test]
-fn substitutes_compute_the_results() {
-    let embedded = "{}modules/add4_swapped.elf";
-    let system = "{}modules/add4_swapped.syslib.so";
-    for (name, selector, path) in [
-        ("add4.add.local-sync", "all", embedded),
-        ("add4.add.local-sync", "all@embedded-elf-x86_64", embedded),
-        ("add4.add.local-sync", "add_dispatch_0_elementwise_4_f32", embedded),
-        ("add4.add.local-sync", "all@system-elf-x86_64", system),
-        ("add4.syslib.local-sync", "all", system),
-    ] {
-        let observed = replay(name, &format!("{selector}={path}"), 1).unwrap().remove(0);
-        assert_eq!(result(&observed), [1100.0, 2200.0, 3300.0, 4400.0], "{name} {selector}");
-    }
-}
-
 #[test]
 fn incompatible_executables_are_rejected_before_the_run() {
     for (path, words) in [
