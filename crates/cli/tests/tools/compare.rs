@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::common::{Ran, Scratch, capture, command, fail, faulty_chain, fixture, print, run, write_kernel};
+use crate::common::{Ran, Scratch, capture, command, fail, fixture, print, run, write_kernel};
 use serde_json::Value;
 
 const ADD: &str = "add_dispatch_0_elementwise_4_f32";
@@ -129,28 +129,6 @@ fn a_right_kernel_is_timed() {
         (&timings[0]["shapes"][0]["record"], &timings[0]["shapes"][0]["count"]),
         (&17.into(), &1.into())
     );
-}
-
-/// What else the file has is not compared, however wrong.
-#[test]
-fn only_the_named_function_of_a_file_is_replaced() {
-    let scratch = Scratch::new();
-    // A wrong factor in the last function.
-    let file = faulty_chain(&scratch, 1);
-    let (with, path) = (format!("--with={file}"), capture("chain.chain.local-sync"));
-    for (function, is_right) in
-        [("chain_dispatch_0_matmul_24x24x24_f32", true), ("chain_dispatch_6_elementwise_576_f32", false)]
-    {
-        let flags = [&format!("--function={function}"), &with, "--cache=warm", "--format=json", &path];
-        let ran = run(&words(&flags));
-        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
-        let outcome = if is_right { "right" } else { "wrong" };
-        assert_eq!(report["candidates"][0]["outcome"], outcome, "{ran:?}");
-        assert_eq!(report["header"]["schema"], "rehal.compare/1");
-        let substitution = format!("--replay_executable_substitution={function}={file}");
-        let ran = run(&["rehal", "verify", "--device=local-sync", &substitution, &path]);
-        assert_eq!(ran.status, Some(if is_right { 0 } else { 2 }), "{ran:?}");
-    }
 }
 
 #[test]
