@@ -122,12 +122,16 @@ impl Runner {
             }
             job.failed += usize::from(run.error.is_some());
             job.runs.push(run);
-            if job.is_interrupted {
-                jobs.iter_mut().for_each(|job| job.stop(0));
-            }
-            let job = &mut jobs[index];
+            let is_interrupted = job.is_interrupted;
             report(job, reporters, ended.is_err())?;
             ended.map_err(|error| error.context(format!("benchmark {}", job.name)))?;
+            for job in jobs.iter_mut().filter(|job| is_interrupted && job.remaining() > 0) {
+                job.stop(0);
+                // In random order, others are not complete either.
+                if !job.runs.is_empty() {
+                    report(job, reporters, true)?;
+                }
+            }
         }
         Ok(())
     }

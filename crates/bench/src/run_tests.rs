@@ -206,6 +206,26 @@ fn a_pulse_ends_with_a_report_of_what_was_measured() {
         assert!(runs.iter().all(|run| run.error.is_none() && run.run_name.starts_with("A/")));
         lab.calls();
     }
+    // In random order, all that was measured of both is reported.
+    let count = AtomicU64::new(0);
+    let pulse = Pulse::new(move |_| match count.fetch_add(1, Ordering::Relaxed) < 390 {
+        true => ControlFlow::Continue(()),
+        false => ControlFlow::Break(()),
+    });
+    let options = Options { repetitions: 5, random_interleaving: true, pulse, ..times(50) };
+    let mut watch = Watch::default();
+    let mut benchmarks = [lab.benchmark("A").use_real_time(), lab.benchmark("B").use_real_time()];
+    let outcome = lab.runner(options).run(&mut benchmarks, &mut watch.reporters()).unwrap();
+    let measured: Vec<_> = outcome.real_times_s.iter().map(Vec::len).collect();
+    let runs = watch.file.take();
+    let count_of = |name: &str| {
+        let is_one =
+            |run: &&Run| matches!(run.kind, RunKind::Iteration { .. }) && run.run_name.starts_with(name);
+        runs.iter().filter(is_one).count()
+    };
+    assert_eq!(measured, [count_of("A/"), count_of("B/")]);
+    assert_eq!(measured.iter().sum::<usize>(), 8);
+    lab.calls();
     let whole = Options { pulse: Pulse::new(|_| ControlFlow::Continue(())), ..times(50) };
     assert_eq!(lab.run(whole, &mut [lab.benchmark("A")])[0].iterations, 50);
 }

@@ -177,7 +177,7 @@ impl<'a> State<'a> {
         self.timer.manual_ns = self.timer.manual_ns.saturating_add(duration_ns);
     }
 
-    /// The number of iterations requested.
+    /// The number of iterations requested, or performed if the measurement was interrupted.
     pub fn max_iterations(&self) -> u64 {
         self.max_iterations
     }

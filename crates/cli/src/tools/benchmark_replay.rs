@@ -267,7 +267,10 @@ fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
     });
     let outcome = outcome.and_then(|outcome| {
         note_ratio(&outcome.real_times_s);
-        keep(&options.history, invocation, &outcome.samples, subject)?;
+        // What was interrupted may have been the warm-up.
+        if !outcome.is_interrupted {
+            keep(&options.history, invocation, &outcome.samples, subject)?;
+        }
         Ok(outcome)
     });
     let outcome =

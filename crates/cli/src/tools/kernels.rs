@@ -212,7 +212,9 @@ fn run(invocation: &Invocation) -> Result<()> {
         TableFormat::Csv => output::print(&print::csv(&list))?,
     }
     note_doubts(&kernels, &options, has_limit);
-    history.keep(invocation, &list, measured(&kernels), flags.get(&FAIL_IF_SLOWER), subject)?;
+    if !kernels.is_interrupted {
+        history.keep(invocation, &list, measured(&kernels), flags.get(&FAIL_IF_SLOWER), subject)?;
+    }
     match replayed {
         Some(replay) => Recording::of_capture(recording.as_ref(), options.function, || Ok(replay)),
         None => Ok(()),
