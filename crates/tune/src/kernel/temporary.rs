@@ -24,6 +24,9 @@ pub(super) fn full_directory(error: Error, directory: &Path) -> Error {
         .replace_advice("make room for temporary files, or name another directory: TMPDIR=PATH")
 }
 
+/// The random characters of a name: more than tempfile chooses, and than a user types.
+const RANDOM: usize = 16;
+
 /// A directory that only this user can access: another could replace what is in it. It is removed when this
 /// is dropped, or the process is ended.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ impl TemporaryDirectory {
     /// Creates one in `parent`; its name starts with `prefix`.
     pub fn create(parent: &Path, prefix: &str) -> Result<Self> {
         let mut builder = tempfile::Builder::new();
-        builder.prefix(prefix).permissions(Permissions::from_mode(0o700));
+        builder.prefix(prefix).rand_bytes(RANDOM).permissions(Permissions::from_mode(0o700));
         change(|| {
             let directory = builder.tempdir_in(parent).map_err(|error| {
                 Error::io(format!("creating a temporary directory in '{}'", parent.display()), &error)
@@ -91,13 +94,15 @@ fn locked(directory: &Path) -> Option<File> {
     File::open(directory).ok().filter(|it| it.try_lock().is_ok())
 }
 
-/// Removes the directories with this prefix that no process has locked.
+/// Removes the directories that [`TemporaryDirectory`] made with this prefix and that no process has locked.
 fn remove_abandoned(parent: &Path, prefix: &str) {
     /// One that is younger may not be locked yet.
     const AGE: Duration = Duration::from_secs(60);
     let user = rustix::process::geteuid().as_raw();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
-        if !entry.file_name().as_encoded_bytes().starts_with(prefix.as_bytes()) {
+        let name = entry.file_name();
+        let is_ours = name.as_encoded_bytes().strip_prefix(prefix.as_bytes()).is_some_and(is_random);
+        if !is_ours {
             continue;
         }
         let is_old = entry.metadata().is_ok_and(|it| {
@@ -109,6 +114,14 @@ fn remove_abandoned(parent: &Path, prefix: &str) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// Whether characters may be random: names that users choose rarely have all kinds. So do a few of ours, and
+/// then stay.
+fn is_random(name: &[u8]) -> bool {
+    let kinds = [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit];
+    let is_of_kinds = name.iter().all(u8::is_ascii_alphanumeric);
+    name.len() == RANDOM && is_of_kinds && kinds.iter().all(|is_kind| name.iter().any(is_kind))
 }
 
 /// The files of a result that appear one by one: a signal that ends the process removes them while this
@@ -182,11 +195,14 @@ mod tests {
             File::open(&path).unwrap().set_modified(time).unwrap();
             path
         };
-        let (old, new, other) = (made("x-1", 3600), made("x-2", 0), made("y-1", 3600));
-        let used = made("x-3", 3600);
+        let (old, new) = (made("x-aB3456789012345a", 3600), made("x-aB3456789012345b", 0));
+        let used = made("x-aB3456789012345c", 3600);
+        let others = ["y-aB3456789012345a", "x-aB345", "x-of-someone-else-1", "x-sixteenlettersab"];
+        let others = others.map(|name| made(name, 3600));
         let lock = locked(&used).unwrap();
         remove_abandoned(parent.path(), "x-");
-        assert_eq!([&old, &new, &other, &used].map(|it| it.exists()), [false, true, true, true]);
+        assert_eq!([&old, &new, &used].map(|it| it.exists()), [false, true, true]);
+        assert!(others.iter().all(|it| it.exists()));
         drop(lock);
         remove_abandoned(parent.path(), "x-");
         assert!(!used.exists());
