@@ -107,7 +107,7 @@ fn a_right_kernel_is_timed() {
             "{part}: {ran:?}"
         );
     }
-    assert!(ran.stdout.contains(" batches; stopped at a precision of 50 % after "), "{ran:?}");
+    assert!(ran.stdout.contains(" batches; stopped because the interval is narrow enough after "), "{ran:?}");
     assert!(lines.len() < 24, "a screen");
 
     let ran = compare(&[&with(&source), "--format=json", "--cache=warm"]);

@@ -135,7 +135,7 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
     pairs.pulse = Pulse::default();
     let comparison = comparison.context(|| captures::place(&capture))?;
     let subject = Subject { capture: Some(capture.bytes()), devices: Some(captured.devices()) };
-    let compared = Compared::new(&comparison, &with, scope.as_deref(), pairs.precision);
+    let compared = Compared::new(&comparison, &with, scope.as_deref());
     invocation.print(&compared, flags.get(&FORMAT), subject)?;
     invocation.set_status(status(comparison.whole.verdict()));
     Recording::of_capture(recording.as_ref(), None, || Ok::<Replay, Error>(captured))
@@ -186,8 +186,6 @@ struct Compared<'a> {
     machine: Machine<'a>,
     #[serde(skip)]
     timing: &'a Timing,
-    #[serde(skip)]
-    precision: f64,
 }
 
 /// How long the replaced side takes, compared with the captured one.
@@ -230,12 +228,7 @@ fn told(verdict: Option<TimingVerdict>) -> &'static str {
 }
 
 impl<'a> Compared<'a> {
-    fn new(
-        comparison: &'a ReplayComparison,
-        with: &[Substitution],
-        scope: Option<&'a str>,
-        precision: f64,
-    ) -> Self {
+    fn new(comparison: &'a ReplayComparison, with: &[Substitution], scope: Option<&'a str>) -> Self {
         let whole = &comparison.whole;
         // Of one shape.
         let [captured_ns, replaced_ns] =
@@ -275,7 +268,6 @@ impl<'a> Compared<'a> {
             functions: comparison.functions.iter().map(of_function).collect(),
             machine: Machine::from_conditions(&whole.conditions),
             timing: whole,
-            precision,
         }
     }
 }
@@ -323,7 +315,7 @@ impl Report for Compared<'_> {
             time(*replaced_ns),
             time(*captured_ns)
         );
-        let stopped = compare::why_stopped(self.timing.stopped, self.precision);
+        let stopped = compare::why_stopped(self.timing.stopped);
         let _ = writeln!(
             text,
             "  {} in {}; {stopped} after {:.1} s",

@@ -107,7 +107,7 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
             time(total(|it| it.captured_ns))
         ),
     );
-    let stopped = why_stopped(timing.stopped, options.precision);
+    let stopped = why_stopped(timing.stopped);
     let measured = if timing.is_device_time { "" } else { "; times include the submission" };
     line(
         text,
@@ -451,11 +451,11 @@ pub(in crate::tools) fn stopped(stopped: Stopped) -> &'static str {
 }
 
 /// The same in the text.
-pub(in crate::tools) fn why_stopped(stopped: Stopped, precision: f64) -> String {
+pub(in crate::tools) fn why_stopped(stopped: Stopped) -> &'static str {
     match stopped {
-        Stopped::Precise => format!("stopped at a precision of {} %", precision * 100.0),
-        Stopped::FarSlower => "stopped because it takes many times as long".into(),
-        Stopped::OutOfTime => "stopped because the time was up".into(),
-        Stopped::Interrupted => "interrupted".into(),
+        Stopped::Precise => "stopped because the interval is narrow enough",
+        Stopped::FarSlower => "stopped because it takes many times as long",
+        Stopped::OutOfTime => "stopped because the time was up",
+        Stopped::Interrupted => "interrupted",
     }
 }
