@@ -188,13 +188,25 @@ impl Table {
         widths.max().unwrap_or(0)
     }
 
-    /// Replaces the prefix that most names of a column share.
+    /// Replaces the prefix that most names of a column share. A name keeps it if `*` in its place would make
+    /// a pattern that matches another name, too.
     fn strip_prefixes(&mut self, notes: &mut String) {
         for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.fit == Fit::Name) {
             let names = self.rows.iter().filter_map(|row| Some(row.get(index)?.as_str())).collect();
             let Some(prefix) = shared_prefix(names).map(str::to_owned) else { continue };
+            let backwards = |name: &str| name.chars().rev().collect::<String>();
+            let column_names = self.rows.iter().filter_map(|row| Some(backwards(row.get(index)?)));
+            let by_end: BTreeSet<String> = column_names.collect();
+            let is_alone = |end: &str| {
+                let end = backwards(end);
+                by_end.range(end.clone()..).take_while(|name| name.starts_with(&end)).nth(1).is_none()
+            };
             let cells = self.rows.iter_mut().filter_map(|row| row.get_mut(index));
-            let (with, others): (Vec<_>, Vec<_>) = cells.partition(|cell| cell.starts_with(&prefix));
+            let (with, others): (Vec<_>, Vec<_>) =
+                cells.partition(|cell| cell.strip_prefix(&prefix).is_some_and(is_alone));
+            if with.is_empty() {
+                continue;
+            }
             let most = if others.is_empty() { "" } else { "most " };
             notes.push_str(&format!("{}{most}{}s begin with {prefix}, here *\n", self.indent, column.noun));
             with.into_iter().for_each(|cell| cell.replace_range(..prefix.len(), "*"));
@@ -531,6 +543,19 @@ mod tests {
         assert_eq!(of(&["long_prefix_a", "long_prefix_b", "other_1", "other_2"]), None);
         let one_differs = ["main_graph_dispatch_1_x", "main_graph_dispatch_2_x", "main_graph_init_x"];
         assert_eq!(of(&one_differs), Some("main_graph_dispatch"));
+    }
+
+    #[test]
+    fn a_name_whose_end_is_that_of_another_keeps_its_prefix() {
+        let names = [
+            "main_graph$async_dispatch_0_elementwise_640_i64",
+            "main_graph$async_dispatch_1_matmul_1x128x128_f32",
+            "main_graph$async_dispatch_2_matmul_1x128x128_f32",
+            "_initializer_0_dispatch_0_elementwise_640_i64",
+        ];
+        let text = functions(&names, terminal(usize::MAX));
+        assert!(text.starts_with("most functions begin with main_graph$async_dispatch, here *\n"), "{text}");
+        assert!(text.contains(names[0]) && text.contains("'*_1_matmul") && text.contains(names[3]), "{text}");
     }
 
     #[test]
