@@ -81,6 +81,9 @@ pub(super) fn of_query(compiler: &Compiler, outcome: &JobOutcome, messages: &str
         true => format!("'{path}' refuses its flags\n{shown}"),
         false => format!("'{path}' ended {}\n{shown}", outcome.end),
     };
+    if outcome.end.is_killed() {
+        return Error::new(StatusCode::Aborted, message.trim_end());
+    }
     Error::invalid_argument(message.trim_end()).advise("correct the flags of the compiler")
 }
 

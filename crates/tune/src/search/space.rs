@@ -308,13 +308,12 @@ impl SearchSpace {
         }
     }
 
-    /// Whether the source may use a macro. A file that it includes may.
+    /// Whether the source may use a macro. A file that it includes may, such as `assert.h` use `NDEBUG`.
     fn may_use(&self, name: &str) -> bool {
         let text = self.text.as_deref().unwrap_or_default();
         let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
         let includes = |line: &str| line.trim_start().starts_with('#') && line.contains("include");
-        text.split(|it| !is_name(it)).any(|it| it == name)
-            || text.lines().any(|line| includes(line) && !line.contains('<'))
+        text.split(|it| !is_name(it)).any(|it| it == name) || text.lines().any(includes)
     }
 
     fn exclusion(
@@ -444,11 +443,12 @@ impl SearchSpace {
         Ok(source)
     }
 
-    /// The flags of the compiler: those of all points, and each axis with each of its values.
+    /// The flags of the compiler: those of all points, and these with each value of each axis.
     pub fn flags(&self) -> impl Iterator<Item = Vec<Vec<String>>> {
         let of_axis = |axis: &SearchAxis| match &axis.kind {
             AxisKind::Flag(flag) => {
-                axis.values.iter().filter_map(|it| Some(vec![argument(flag, it)?])).collect()
+                let with = |it| self.flags.iter().cloned().chain(argument(flag, it)).collect();
+                axis.values.iter().map(with).collect()
             }
             _ => Vec::new(),
         };

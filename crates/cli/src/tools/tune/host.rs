@@ -213,7 +213,7 @@ impl SearchHost for TuneHost<'_> {
             }
         };
         match compare_candidate(self.engine.invocation, &name, codes, self.limits, effort, watch) {
-            Ok(report) if report.lacks_function => {
+            Ok(report) if report.lacks_function && finished == 0 => {
                 let base = self.space.base().display();
                 Err(Error::invalid_argument(format!(
                     "the base '{base}' replaces another function\n{}",
