@@ -753,8 +753,8 @@ static inline rehal_range_t rehal_slot_range(uint32_t slot, uint64_t offset, uin
  * that nothing is signalled by it. What they are given may be freed when they return. */
 
 /* Allocates memory of the device in the order of its work. The buffer may be given to other functions at
- * once, and accessed when this has signalled: by work that waits for that, and by the host. Its contents are
- * unspecified. */
+ * once, and accessed by work that waits for what the submission signals, and by the host after that. Its
+ * contents are unspecified. After an error, *buffer is NULL. */
 rehal_error_t* rehal_queue_allocate(const rehal_submission_t* submission, uint64_t size_bytes,
                                     rehal_buffer_t** buffer);
 

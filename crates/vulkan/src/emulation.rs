@@ -51,11 +51,13 @@ pub struct TestClock {
     start: Instant,
     /// The hours that have passed, plus one; 0 while it is stopped.
     hours: Arc<AtomicU64>,
+    /// The milliseconds by which a test advanced it.
+    advanced_ms: Arc<AtomicU64>,
 }
 
 impl Default for TestClock {
     fn default() -> Self {
-        Self { start: Instant::now(), hours: Arc::default() }
+        Self { start: Instant::now(), hours: Arc::default(), advanced_ms: Arc::default() }
     }
 }
 
@@ -65,10 +67,16 @@ impl TestClock {
         self.hours.fetch_max(1, Ordering::Relaxed);
     }
 
+    /// Advances the clock, which stays stopped.
+    pub fn advance(&self, milliseconds: u64) {
+        self.advanced_ms.fetch_add(milliseconds, Ordering::Relaxed);
+    }
+
     fn now(&self) -> Instant {
+        let advanced = Duration::from_millis(self.advanced_ms.load(Ordering::Relaxed));
         let next = |hours: u64| (hours > 0).then_some(hours + 1);
         let hours = self.hours.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or(0);
-        self.start + Duration::from_secs(3600 * hours)
+        self.start + Duration::from_secs(3600 * hours) + advanced
     }
 }
 

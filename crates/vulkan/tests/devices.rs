@@ -205,7 +205,7 @@ fn a_watchdog_names_the_dispatch_that_does_not_end() {
 
 #[test]
 fn a_kernel_that_ends_in_time_is_not_late() {
-    let (device, _clock) = guarded(Emulation::default());
+    let (device, clock) = guarded(Emulation::default());
     let executable = prepare(&device, "vulkan-spirv-raw", &spinning().bytes());
     let buffer = words(&device, 4);
     let mapping = buffer.map_persistent(MemoryAccess::WRITE, 0, 4).unwrap();
@@ -213,6 +213,8 @@ fn a_kernel_that_ends_in_time_is_not_late() {
     let bindings = [BufferRef::whole(&buffer)];
     let queue = device.queue(QUEUE_AFFINITY_ANY);
     queue.signal(&[done.at(1)]).dispatch(&spin(&executable, &bindings, ENDLESS)).unwrap();
+    // Less than the timeout.
+    clock.advance(900);
     let late = done.wait(1, Some(Duration::from_millis(1))).unwrap_err();
     assert_eq!(late.code(), StatusCode::DeadlineExceeded);
     assert!(late.message().contains("timed out waiting"), "the wait, not the device: {late}");

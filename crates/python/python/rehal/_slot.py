@@ -19,13 +19,8 @@ PATH = "/tmp/rehal-timing.lock"
 @contextlib.contextmanager
 def timing() -> Iterator[None]:
     """Waits for the slot, and has it until the end of the block or of this process."""
-    slot = _open()
+    slot = _locked()
     try:
-        try:
-            fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            _say_that_it_waits()
-            fcntl.flock(slot, fcntl.LOCK_EX)
         with contextlib.suppress(OSError):
             # Programs that clean /tmp remove what is old.
             os.utime(slot)
@@ -33,6 +28,21 @@ def timing() -> Iterator[None]:
     finally:
         # A child that was forked meanwhile has the file, too.
         fcntl.flock(slot, fcntl.LOCK_UN)
+        os.close(slot)
+
+
+def _locked() -> int:
+    """The file, locked. Another one, if it was removed meanwhile: the next process would lock that."""
+    while True:
+        slot = _open()
+        try:
+            fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say_that_it_waits()
+            fcntl.flock(slot, fcntl.LOCK_EX)
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(slot), os.stat(PATH, follow_symlinks=False)):
+                return slot
         os.close(slot)
 
 
@@ -56,5 +66,4 @@ def _open() -> int:
 # Two sweeps take turns: one would say it for each task.
 @functools.cache
 def _say_that_it_waits() -> None:
-    if sys.stderr.isatty():
-        print("rehal: waiting until no other process times kernels on this machine", file=sys.stderr)
+    print("rehal: waiting until no other process times kernels on this machine", file=sys.stderr)
