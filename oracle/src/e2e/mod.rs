@@ -24,7 +24,11 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
+
+/// Number of modules that this process has begun to compile.
+static UNFINISHED: AtomicUsize = AtomicUsize::new(0);
 
 /// Timeout for compiling one program.
 const COMPILER_LIMIT: Duration = Duration::from_secs(900);
@@ -71,9 +75,10 @@ impl Program {
         }
         let directory = stem.parent().unwrap_or(cache);
         fs::create_dir_all(directory)?;
-        // Written to a temporary name and renamed when complete: other processes may look for it, and this
-        // one may be killed.
-        let unfinished = with_end(&stem, &format!("{}.unfinished", std::process::id()));
+        // Written to a temporary name and renamed when complete: other tests may look for it, and this
+        // process may be killed.
+        let number = UNFINISHED.fetch_add(1, Ordering::Relaxed);
+        let unfinished = with_end(&stem, &format!("{}.{number}.unfinished", std::process::id()));
         let mut arguments =
             vec![self.source.display().to_string(), "-o".into(), unfinished.display().to_string()];
         arguments.extend(self.flags.iter().cloned());
