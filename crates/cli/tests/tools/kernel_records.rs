@@ -170,7 +170,8 @@ fn a_changed_output_is_found_at_its_place() {
     std::fs::write(&output, saved).unwrap();
     let replayed = replay(&["--verify", "--repetitions=20"], &path);
     let lines: Vec<_> = replayed.stdout.lines().rev().take(2).collect();
-    assert!(lines[1].contains("Median of 20 times: ") && lines[1].ends_with(" ns)"), "{replayed:?}");
+    // Times that resemble their neighbours have no interval.
+    assert!(lines[1].contains("Median of 20 times: ") && lines[1].contains(" ns"), "{replayed:?}");
     assert_eq!(replayed.status, Some(0));
 }
 
