@@ -338,15 +338,14 @@ impl<'s> Sampler<'s> {
         }
     }
 
-    /// Whether an interval is narrow enough. For other verdicts than that the replacement is not slower,
-    /// narrow is a fourth, or half of the difference, but at most twice the precision: ratios of several
-    /// comparisons are compared, too.
+    /// Whether an interval is narrow enough, or tells half of a difference. If it does not prove that the
+    /// replacement is not slower, narrow is a fourth.
     fn is_enough(&self, interval: Interval) -> bool {
         let Interval { low, high } = interval;
         let (half, difference) = ((high - low) / (high + low), (high + low - 2.0).abs() / (high + low));
         half <= match verdict_of(Some(interval), self.margin) {
             TimingVerdict::NotSlower => self.precision,
-            _ => (difference / 2.0).clamp(self.precision / 4.0, 2.0 * self.precision),
+            _ => (self.precision / 4.0).max(difference / 2.0),
         }
     }
 

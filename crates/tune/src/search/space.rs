@@ -308,12 +308,13 @@ impl SearchSpace {
         }
     }
 
-    /// Whether the source may use a macro. A file that it includes may, such as `assert.h` use `NDEBUG`.
+    /// Whether the source may use a macro. A file that it includes may.
     fn may_use(&self, name: &str) -> bool {
         let text = self.text.as_deref().unwrap_or_default();
         let is_name = |it: char| it.is_ascii_alphanumeric() || it == '_';
         let includes = |line: &str| line.trim_start().starts_with('#') && line.contains("include");
-        text.split(|it| !is_name(it)).any(|it| it == name) || text.lines().any(includes)
+        text.split(|it| !is_name(it)).any(|it| it == name)
+            || text.lines().any(|line| includes(line) && !line.contains('<'))
     }
 
     fn exclusion(
@@ -631,7 +632,7 @@ mod tests {
         let source = space.source(&last).unwrap();
         assert_eq!(source.flags, ["-g", "-O3"]);
         let flags: Vec<_> = space.flags().map(|values| values.concat()).collect();
-        assert_eq!(flags, [vec!["-g"], vec!["-O2", "-O3"]]);
+        assert_eq!(flags, [vec!["-g"], vec!["-g", "-O2", "-g", "-O3"]]);
         assert_eq!(space.file(&source).unwrap(), b"#define TILE 16\nint T[TILE];\n");
         space.check_base().unwrap();
         let values = space.values(&last);
