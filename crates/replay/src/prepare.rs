@@ -183,7 +183,13 @@ fn prepare_replacement(
     let prepared = prepare_one(device, &ExecutableParams { format, data, ..*captured });
     let prepared = prepared.map_err(|error| match kind {
         Some(kind) if !kind.may_be_executable() => refuse(kind),
-        _ => error,
+        _ => match device.infer_executable_format(data) {
+            Some(other) if layer.keeps_format && other != format => Error::invalid_argument(format!(
+                "the code has the format '{other}', and the executable '{format}', which it keeps"
+            ))
+            .advise("name a file of that format, or a source, which is compiled to it"),
+            _ => error,
+        },
     });
     Ok((prepared?, replacement.code(format)))
 }

@@ -7,7 +7,7 @@ use std::process::Output;
 use tempfile::TempDir;
 use testing::TWO_FUNCTIONS;
 
-use crate::common::{Ran, command, ran};
+use crate::common::{Ran, Scratch, command, fail, fixture, ran};
 
 const DOUBLE: &str = "double_dispatch_0";
 
@@ -501,6 +501,20 @@ fn binaries_replace_executables_wherever_they_are_from() {
             fs::remove_dir_all(work.path(from)).unwrap();
         }
     }
+}
+
+#[test]
+fn the_code_of_a_module_keeps_its_format() {
+    let scratch = Scratch::new();
+    let output = scratch.path("new.vmfb");
+    let module = fixture("vulkan/modules/add4.vmfb");
+    let executable = format!("--executable=1={}", fixture("vulkan/executables/add4_swapped.0.spv"));
+    let said = fail(&["rehal", "substitute", &module, &executable, "-o", &output.display().to_string()]);
+    assert!(
+        said.contains("has the format 'vulkan-spirv-raw', and the executable 'vulkan-spirv-fb'"),
+        "{said}"
+    );
+    assert!(!output.exists());
 }
 
 #[test]
