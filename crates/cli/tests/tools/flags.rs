@@ -283,6 +283,24 @@ const TAKE_ANYTHING: &[&str] = &[
     "parameters",
 ];
 
+/// Values next to those that are valid.
+#[test]
+fn values_beyond_a_limit_are_refused() {
+    let abs = abs();
+    for words in [
+        &["rehal", "benchmark-executable", "--batch_size=0"][..],
+        &["rehal", "benchmark-executable", "--batch_size=1048577"],
+        &["rehal", "benchmark-executable", "--workgroup_count=1,1,4294967296"],
+        &["iree-benchmark-replay", &abs, "--benchmark_repetitions=0"],
+        &["rehal", "kernel", "replay", &abs, "--repetitions=0"],
+        &["rehal", "convert-parameters", "--rename=w"],
+    ] {
+        let (flag, value) = words[words.len() - 1].split_once('=').unwrap();
+        let error = fail(words);
+        assert!(error.contains(&format!("invalid value '{value}' for {flag} (expected ")), "{error}");
+    }
+}
+
 /// Every flag of every tool, passed to its binary.
 #[test]
 fn every_flag_refuses_invalid_values() {
