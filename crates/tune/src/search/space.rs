@@ -32,6 +32,8 @@ pub struct SearchSpace {
     text: Option<String>,
     base_digest: blake3::Hash,
     flags: Vec<String>,
+    /// Where the space has them, as `FILE:LINE`.
+    flags_place: String,
     axes: Vec<SearchAxis>,
     excluded: Vec<Vec<(usize, usize)>>,
 }
@@ -57,8 +59,8 @@ pub struct SearchAxis {
 enum AxisKind {
     /// A field of the lowering configuration of an operation, or of the only one that has it.
     Config { field: ConfigField, operation: Option<String> },
-    /// A flag of the compiler.
-    Flag(String),
+    /// A flag of the compiler, and where the space has it, as `FILE:LINE`.
+    Flag { flag: String, place: String },
     /// A macro of C.
     Macro(String),
 }
@@ -83,8 +85,7 @@ pub struct PointSource {
 #[serde(deny_unknown_fields)]
 struct RawSpace {
     base: Spanned<PathBuf>,
-    #[serde(default)]
-    flags: Vec<String>,
+    flags: Option<Spanned<Vec<String>>>,
     #[serde(default)]
     axis: Vec<Spanned<RawAxis>>,
     #[serde(default)]
@@ -110,10 +111,14 @@ struct SpaceText<'t> {
 }
 
 impl SpaceText<'_> {
-    fn error(&self, span: Range<usize>, message: impl AsRef<str>) -> Error {
+    /// `FILE:LINE`.
+    fn place(&self, span: Range<usize>) -> String {
         let before = self.text.get(..span.start).unwrap_or(self.text);
-        let line = before.matches('\n').count() + 1;
-        Error::invalid_argument(format!("{}:{line}: {}", self.path.display(), message.as_ref()))
+        format!("{}:{}", self.path.display(), before.matches('\n').count() + 1)
+    }
+
+    fn error(&self, span: Range<usize>, message: impl AsRef<str>) -> Error {
+        Error::invalid_argument(format!("{}: {}", self.place(span), message.as_ref()))
     }
 
     fn parse(&self) -> Result<RawSpace> {
@@ -146,12 +151,14 @@ impl SearchSpace {
         })?;
         let bytes = read(&base, MAX_BASE_BYTES)
             .context(|| text.error(raw.base.span(), "base").message().to_owned())?;
+        let flags_place = raw.flags.as_ref().map_or_else(String::new, |it| text.place(it.span()));
         let mut this = Self {
             kind,
             base_digest: blake3::hash(&bytes),
             text: String::from_utf8(bytes).ok(),
             base,
-            flags: raw.flags,
+            flags: raw.flags.map(Spanned::into_inner).unwrap_or_default(),
+            flags_place,
             axes: Vec::new(),
             excluded: Vec::new(),
         };
@@ -283,7 +290,7 @@ impl SearchSpace {
     fn flag(&self, flag: &Spanned<String>, text: &SpaceText<'_>) -> Result<AxisKind> {
         let is_flag = flag.get_ref().starts_with('-') && !flag.get_ref().trim_start_matches('-').is_empty();
         match is_flag && !flag.get_ref().contains(['=', ' ']) {
-            true => Ok(AxisKind::Flag(flag.get_ref().clone())),
+            true => Ok(AxisKind::Flag { flag: flag.get_ref().clone(), place: text.place(flag.span()) }),
             false => Err(text
                 .error(flag.span(), format!("flag: '{}' is not the name of a flag", flag.get_ref().escape_debug()))
                 .advise("write it with its dashes and without a value, such as --iree-llvmcpu-loop-unrolling or -O")),
@@ -427,9 +434,14 @@ impl SearchSpace {
         self.axes.iter().zip(&point.0).map(of).collect()
     }
 
+    /// The base with the flags of all points, as no axis changes it.
+    pub fn unchanged(&self) -> PointSource {
+        PointSource { text: None, flags: self.flags.clone(), macros: Vec::new() }
+    }
+
     /// What a point is compiled from.
     pub fn source(&self, point: &SearchPoint) -> Result<PointSource> {
-        let mut source = PointSource { text: None, flags: self.flags.clone(), macros: Vec::new() };
+        let mut source = self.unchanged();
         for (axis, index) in self.axes.iter().zip(&point.0) {
             let value = &axis.values[*index];
             match &axis.kind {
@@ -437,24 +449,25 @@ impl SearchSpace {
                     let text = source.text.as_ref().or(self.text.as_ref()).map_or("", String::as_str);
                     source.text = Some(config::set(text, field, operation.as_deref(), value)?);
                 }
-                AxisKind::Flag(flag) => source.flags.extend(argument(flag, value)),
+                AxisKind::Flag { flag, .. } => source.flags.extend(argument(flag, value)),
                 AxisKind::Macro(name) => source.macros.push((name.clone(), plain(value, ["1", "0"]))),
             }
         }
         Ok(source)
     }
 
-    /// The flags of the compiler: those of all points, and these with each value of each axis.
-    pub fn flags(&self) -> impl Iterator<Item = Vec<Vec<String>>> {
-        let of_axis = |axis: &SearchAxis| match &axis.kind {
-            AxisKind::Flag(flag) => {
+    /// The flags of the compiler: those of all points, and these with each value of each axis. Each with its
+    /// place in the space, as `FILE:LINE`.
+    pub fn flags(&self) -> Vec<(&str, Vec<Vec<String>>)> {
+        let mut all = vec![(self.flags_place.as_str(), vec![self.flags.clone()])];
+        for axis in &self.axes {
+            if let AxisKind::Flag { flag, place } = &axis.kind {
                 let with = |it| self.flags.iter().cloned().chain(argument(flag, it)).collect();
-                axis.values.iter().map(with).collect()
+                all.push((place, axis.values.iter().map(with).collect()));
             }
-            _ => Vec::new(),
-        };
-        let all = std::iter::once(vec![self.flags.clone()]).chain(self.axes.iter().map(of_axis));
-        all.filter(|values| values.iter().any(|it| !it.is_empty()))
+        }
+        all.retain(|(_, values)| values.iter().any(|it| !it.is_empty()));
+        all
     }
 
     /// The file of a point: the text of a dispatch with its configuration, or a source that defines its
@@ -510,8 +523,8 @@ impl SearchAxis {
         let is_plain = !matches!(value, Value::Array(_));
         match &self.kind {
             AxisKind::Config { .. } => None,
-            AxisKind::Flag(_) | AxisKind::Macro(_) if is_plain => None,
-            AxisKind::Flag(_) => Some("a flag has no lists".into()),
+            AxisKind::Flag { .. } | AxisKind::Macro(_) if is_plain => None,
+            AxisKind::Flag { .. } => Some("a flag has no lists".into()),
             AxisKind::Macro(_) => Some("a macro has no lists".into()),
         }
     }
@@ -631,8 +644,13 @@ mod tests {
         let last = space.point(3).unwrap();
         let source = space.source(&last).unwrap();
         assert_eq!(source.flags, ["-g", "-O3"]);
-        let flags: Vec<_> = space.flags().map(|values| values.concat()).collect();
-        assert_eq!(flags, [vec!["-g"], vec!["-g", "-O2", "-g", "-O3"]]);
+        let place = |line: u32| format!("{}:{line}", files.0.path().join("space.toml").display());
+        let flags: Vec<_> = space
+            .flags()
+            .iter()
+            .map(|(place, values)| ((*place).to_owned(), values.concat().join(" ")))
+            .collect();
+        assert_eq!(flags, [(place(2), "-g".to_owned()), (place(7), "-g -O2 -g -O3".to_owned())]);
         assert_eq!(space.file(&source).unwrap(), b"#define TILE 16\nint T[TILE];\n");
         space.check_base().unwrap();
         let values = space.values(&last);

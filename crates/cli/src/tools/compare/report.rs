@@ -56,8 +56,8 @@ pub(in crate::tools) struct CandidateReport {
     /// Whether it has no result for a reason that is not known to be its own: its process was ended, or the
     /// machine lacks something.
     pub says_nothing: bool,
-    /// Whether it does not have the function.
-    pub lacks_function: bool,
+    /// Whether it lacks the function, or a file is missing.
+    pub is_not_found: bool,
 }
 
 impl CandidateReport {
@@ -72,7 +72,7 @@ impl CandidateReport {
             text,
             object: print::row(candidate, comparison),
             says_nothing: false,
-            lacks_function: false,
+            is_not_found: false,
         }
     }
 
@@ -84,7 +84,7 @@ impl CandidateReport {
             StatusCode::Unavailable | StatusCode::PermissionDenied | StatusCode::ResourceExhausted
         );
         let report = Self::without_result(Outcome::Failed, candidate, &first, advice::report(error));
-        Self { says_nothing, lacks_function: error.code() == StatusCode::NotFound, ..report }
+        Self { says_nothing, is_not_found: error.code() == StatusCode::NotFound, ..report }
     }
 
     /// A replacement that ended its process: `how`, and what was printed on standard error.
@@ -123,7 +123,7 @@ impl CandidateReport {
             text,
             object,
             says_nothing: false,
-            lacks_function: false,
+            is_not_found: false,
         }
     }
 

@@ -61,15 +61,14 @@ pub(super) fn check_flags(space: &SearchSpace, compiler: Option<&Compiler>) -> R
         }
         (None, BaseKind::Dispatch) => Ok(()),
     };
-    for values in space.flags() {
+    for (place, values) in space.flags() {
         let mut refused = None;
         if !values
             .iter()
             .any(|flags| check(flags).map_err(|error| refused.get_or_insert(error).code()).is_ok())
             && let Some(error) = refused
         {
-            let shown = values[0].join(" ");
-            return Err(error.context(format!("'{shown}', of the space of '{}'", space.base().display())));
+            return Err(error.context(format!("{place}: '{}'", values[0].join(" "))));
         }
     }
     Ok(())
@@ -151,6 +150,20 @@ impl<'i> TuneHost<'i> {
         Ok((code, messages))
     }
 
+    /// Fails if the base itself has the error with which the first variant does not compile.
+    fn check_that_base_compiles(&self, first: &str) -> Result<()> {
+        match self.code(&self.space.unchanged()) {
+            Err(error) if print::reason(&advice::report(&error)) == print::reason(first) => {
+                Err(error.context(self.base_context()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn base_context(&self) -> String {
+        format!("the base '{}' itself; no variant is tried", self.space.base().display())
+    }
+
     /// Whether an error is that of a candidate, and not of the machine.
     fn is_of_candidate(&self, error: &Error) -> bool {
         match error.code() {
@@ -184,7 +197,11 @@ impl SearchHost for TuneHost<'_> {
             Err(error) if self.is_of_candidate(&error) => {
                 // Something else ended the compiler.
                 self.says_nothing = error.code() == StatusCode::Aborted;
-                Ok(BuiltPoint::Failed(advice::report(&error)))
+                let report = advice::report(&error);
+                if self.finished == 0 && !self.says_nothing {
+                    self.check_that_base_compiles(&report)?;
+                }
+                Ok(BuiltPoint::Failed(report))
             }
             Err(error) => Err(error),
         }
@@ -213,13 +230,9 @@ impl SearchHost for TuneHost<'_> {
             }
         };
         match compare_candidate(self.engine.invocation, &name, codes, self.limits, effort, watch) {
-            Ok(report) if report.lacks_function && finished == 0 => {
-                let base = self.space.base().display();
-                Err(Error::invalid_argument(format!(
-                    "the base '{base}' replaces another function\n{}",
-                    report.text
-                ))
-                .advise("name the function that the base replaces: --function=NAME"))
+            // No other variant has the function, or the file, that the first lacks.
+            Ok(report) if report.is_not_found && finished == 0 => {
+                Err(Error::not_found(report.text.trim_end()).context(self.base_context()))
             }
             Ok(report) => {
                 self.says_nothing = report.says_nothing;

@@ -205,7 +205,7 @@ impl Report for Tuned<'_> {
 }
 
 /// Why a variant is not right, in a line: of the messages of a compiler, the first error.
-fn reason(error: &str) -> &str {
+pub(super) fn reason(error: &str) -> &str {
     let first = error.lines().find_map(|line| line.find("error: ").map(|at| &line[at..]));
     first.or_else(|| error.lines().next()).unwrap_or_default()
 }
