@@ -102,9 +102,7 @@ impl Origin {
             flags: &self.flags,
         }
     }
-}
 
-impl Origin {
     /// The parts of a header that the context of a benchmark does not have by itself, if they are known.
     pub(crate) fn context(&self, subject: Subject<'_>) -> impl Iterator<Item = (&'static str, String)> {
         let header = self.header("", subject);

@@ -112,6 +112,7 @@ fn a_right_kernel_is_timed() {
 
     let ran = compare(&[&with(&source), "--format=json", "--cache=warm"]);
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(report["header"]["schema"], "rehal.compare/1");
     let candidate = &report["candidates"][0];
     assert_eq!((&report["function"], &candidate["outcome"]), (&ADD.into(), &"right".into()));
     assert_eq!(candidate["verification"]["outcome"], "same");

@@ -183,6 +183,7 @@ fn use_after_dealloca_fails(harness: &Harness<'_>) -> Result<()> {
     refused("an update", harness.run(|queue| queue.update(&[1; 16], &buffer, 0)), AFTER_DEALLOCA)?;
     refused("a copy to it", harness.run(|queue| queue.copy(&other, &buffer, 0)), AFTER_DEALLOCA)?;
     refused("a copy from it", harness.run(|queue| queue.copy(&buffer, &other, 0)), AFTER_DEALLOCA)?;
+    refused("a read by the host", harness.read(&buffer).map(drop), AFTER_DEALLOCA)?;
     same_bytes("nothing was copied", &harness.read(&other)?, &[2; 16])
 }
 

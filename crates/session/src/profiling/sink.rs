@@ -259,6 +259,8 @@ fn append(
     writer.append_chunk(fields, content.text().as_bytes(), &[rows])
 }
 
+// A method of the trait that is not here would lose its events.
+#[deny(clippy::missing_trait_methods)]
 impl ProfileSink for DeviceSink {
     fn executable(&self, id: u64, functions: &[FunctionInfo]) {
         let mut pending = self.pending.lock();
