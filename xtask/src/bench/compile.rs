@@ -1,4 +1,5 @@
-//! The compiler: what it costs to run it through `rehal`, and the time from an edited dispatch to a verdict.
+//! The compiler: what it costs to run it through `rehal`, the time from an edited dispatch to a verdict, and
+//! that of a search.
 
 use super::cases::{Figure, Plan};
 use super::compare::words;
@@ -15,16 +16,20 @@ const FUNCTION: &str = "classifier";
 const INPUTS: [&str; 4] =
     ["1x34x34x3xf32=0.5", "3x3x3x16xf32=0.25", "3x3x16x32xf32=0.125", "1568x10xf32=0.01"];
 
-/// A program of a matrix product that takes about a millisecond.
+/// The part of its name by which the dispatch of a product is found.
 const DISPATCH: &str = "matmul";
-const PRODUCT: &str = r#"
-func.func @product(%a: tensor<384x384xf32>, %b: tensor<384x384xf32>) -> tensor<384x384xf32> {
-  %zero = arith.constant 0.0 : f32
-  %empty = tensor.empty() : tensor<384x384xf32>
-  %fill = linalg.fill ins(%zero : f32) outs(%empty : tensor<384x384xf32>) -> tensor<384x384xf32>
-  %0 = linalg.matmul ins(%a, %b : tensor<384x384xf32>, tensor<384x384xf32>) outs(%fill : tensor<384x384xf32>) -> tensor<384x384xf32>
-  return %0 : tensor<384x384xf32>
-}
+
+/// What a search tries of a product: 20 points.
+const AXES: &str = r#"
+[[axis]]
+config = "vector_common_parallel"
+operation = "linalg.matmul"
+values = [[1, 16, 0], [4, 32, 0], [8, 16, 0], [8, 32, 0], [16, 16, 0]]
+
+[[axis]]
+config = "vector_reduction[2]"
+operation = "linalg.matmul"
+values = [1, 4, 16, 32]
 "#;
 
 /// Runs of the program in the reference's column.
@@ -38,14 +43,17 @@ pub enum Compiled {
     Cached,
     /// An edited dispatch, compared with its captured kernel.
     Source,
+    /// A search of 20 configurations of a dispatch; the other column is a second.
+    Trials,
 }
 
 /// All, with their names.
-pub fn all() -> [(&'static str, Compiled); 3] {
+pub fn all() -> [(&'static str, Compiled); 4] {
     [
         ("compile.program", Compiled::Program),
         ("compile.cached", Compiled::Cached),
         ("compare.source", Compiled::Source),
+        ("tune.trials", Compiled::Trials),
     ]
 }
 
@@ -56,6 +64,7 @@ impl Compiled {
             Self::Program => program(workplace, figure(Target::Ratio(1.05))),
             Self::Cached => cached(workplace, figure(Target::Ratio(1.1))),
             Self::Source => source(workplace, figure(Target::Seconds(3.0))),
+            Self::Trials => trials(workplace, figure(Target::Seconds(30.0))),
         }
     }
 }
@@ -98,33 +107,61 @@ fn cached(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>>
     Ok(plan((rehal.clone(), run(&module)), (rehal, run(&input)), 10, figure))
 }
 
-/// Each run edits the dispatch, and the program, so that nothing is cached.
+/// The product of two square matrices: the program, its capture and its dispatch, as the compiler dumps it.
+struct Product {
+    program: String,
+    module: String,
+    dispatch: String,
+    /// The arguments of `iree-run-module` and `iree-benchmark-module`.
+    call: Vec<String>,
+    capture: String,
+}
+
+impl Product {
+    /// Of matrices with `size` rows. `dump` is the compiler's name of the phase whose output is the dispatch.
+    fn new(workplace: &Workplace, name: &str, size: usize, dump: &str) -> Result<Self, Box<dyn Error>> {
+        let path = |it: &str| workplace.scratch(&format!("{name}.{it}")).display().to_string();
+        let [program, module, dumped, capture] = ["mlir", "vmfb", "dump", "ireereplay"].map(path);
+        let matrix = format!("tensor<{size}x{size}xf32>");
+        let text = format!(
+            "func.func @product(%a: {matrix}, %b: {matrix}) -> {matrix} {{
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : {matrix}
+  %fill = linalg.fill ins(%zero : f32) outs(%empty : {matrix}) -> {matrix}
+  %0 = linalg.matmul ins(%a, %b : {matrix}, {matrix}) outs(%fill : {matrix}) -> {matrix}
+  return %0 : {matrix}
+}}
+"
+        );
+        fs::write(&program, text)?;
+        let dump = format!("--iree-hal-dump-executable-{dump}-to={dumped}");
+        let compile = words(&[&TARGET[..], &[&dump, &program, "-o", &module]].concat());
+        done(&compiler(workplace).0, &compile, workplace)?;
+        let call = words(&[
+            "--device=local-sync",
+            &format!("--module={module}"),
+            "--function=product",
+            &format!("--input={size}x{size}xf32=0.5"),
+            &format!("--input={size}x{size}xf32=1.5"),
+        ]);
+        workplace.record("iree-run-module", call.clone(), Path::new(&capture))?;
+        let dispatch = fs::read_dir(&dumped)?
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .find(|path| path.extension().is_some_and(|it| it == "mlir"))
+            .ok_or("the compiler has dumped no dispatch")?;
+        Ok(Self { program, module, dispatch: dispatch.display().to_string(), call, capture })
+    }
+}
+
+/// Each run edits the dispatch, and the program, so that nothing is cached. The kernel takes about a
+/// millisecond.
 fn source(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
     let (compiler, rehal, flag) = compiler(workplace);
-    let input = workplace.scratch("compare.product.mlir");
-    fs::write(&input, PRODUCT)?;
-    let input = input.display().to_string();
-    let [module, sources, capture] =
-        ["compare.product.vmfb", "compare.sources", "compare.product.ireereplay"]
-            .map(|it| workplace.scratch(it).display().to_string());
-    let dump = format!("--iree-hal-dump-executable-sources-to={sources}");
-    done(&compiler, &words(&[&TARGET[..], &[&dump, &input, "-o", &module]].concat()), workplace)?;
-    let call = words(&[
-        "--device=local-sync",
-        &format!("--module={module}"),
-        "--function=product",
-        "--input=384x384xf32=0.5",
-        "--input=384x384xf32=1.5",
-    ]);
-    workplace.record("iree-run-module", call.clone(), Path::new(&capture))?;
-    let dispatch = fs::read_dir(&sources)?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| path.extension().is_some_and(|it| it == "mlir"))
-        .ok_or("the compiler has dumped no dispatch")?;
+    let Product { program, module, dispatch, call, capture } =
+        Product::new(workplace, "compare.product", 384, "sources")?;
     let edit = r#"f=$1; shift; echo "// $(date +%s%N)" >> "$f"; "#;
     // Any verdict about speed will do: the code is the same.
     let script = format!(r#"{edit}"$@"; case $? in 0|3|4) exit 0;; esac; exit 1"#);
-    let dispatch = dispatch.display().to_string();
     let with = format!("--with={dispatch}");
     let function = format!("--function={DISPATCH}");
     let compare = ["compare", "--device=local-sync", &flag, &function, &with, &capture];
@@ -133,10 +170,25 @@ fn source(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>>
     let script =
         format!(r#"{edit}c=$1; b=$2; shift 2; "$c" {} "$f" -o {module} && "$b" "$@""#, TARGET.join(" "));
     let benchmark = workplace.pair("iree-benchmark-module").0.display().to_string();
-    let mut theirs = words(&["-c", &script, "sh", &input, &compiler.display().to_string(), &benchmark]);
+    let mut theirs = words(&["-c", &script, "sh", &program, &compiler.display().to_string(), &benchmark]);
     theirs.extend(call);
     theirs.push(format!("--benchmark_min_time={RUNS}x"));
     Ok(plan(("/bin/sh".into(), theirs), ("/bin/sh".into(), ours), 1, figure))
+}
+
+/// Each run compiles all candidates.
+fn trials(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
+    let (_, rehal, flag) = compiler(workplace);
+    let Product { dispatch, capture, .. } = Product::new(workplace, "tune.product", 128, "configurations")?;
+    let space = workplace.scratch("tune.product.toml");
+    fs::write(&space, format!("base = {dispatch:?}\n{AXES}"))?;
+    let (space, function) = (format!("--space={}", space.display()), format!("--function={DISPATCH}"));
+    let tune = ["tune", "--device=local-sync", "--no_cache", &flag, &function, &space, &capture];
+    // Any verdict about the best will do.
+    let script = r#""$@"; case $? in 0|3|4) exit 0;; esac; exit 1"#;
+    let rehal = rehal.display().to_string();
+    let ours = words(&[&["-c", script, "sh", &rehal], &tune[..]].concat());
+    Ok(plan(("/bin/sleep".into(), words(&["1"])), ("/bin/sh".into(), ours), 1, figure))
 }
 
 fn done(program: &Path, arguments: &[String], workplace: &Workplace) -> Result<(), Box<dyn Error>> {

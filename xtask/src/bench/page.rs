@@ -38,7 +38,7 @@ The column `reference` is not the reference release in these rows:
 | `record.inputs` | writing as many bytes to a file |
 | `replayed.*` | our `iree-benchmark-module` on the program |
 | `compare.verdict` | 320 runs of a real model by the `iree-benchmark-module` of the reference |
-| `compare.slowdown`, `diff.*` | one second (`sleep 1`), so that the ratio is a time in seconds |
+| `compare.slowdown`, `tune.trials`, `diff.*` | one second (`sleep 1`), so that the ratio is a time in seconds |
 | `compile.cached` | our `iree-run-module` on the module |
 | `compare.source` | the reference's compiler on the program, and 320 runs by its `iree-benchmark-module` |
 | `task.two_workers.*` | ours with one worker |
