@@ -11,6 +11,7 @@ use crate::{Outcome, portable, root};
 use oracle::reference::Reference;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread;
 
 /// The tools that check dependencies: `cargo` verb, package, and the version to install if missing.
 const CARGO_TOOLS: [(&str, &str, &str); 2] =
@@ -41,6 +42,16 @@ pub fn main(arguments: &[String]) -> Outcome {
     if let Some(unknown) = arguments.first() {
         return Err(format!("unknown argument {unknown:?} (expected none)").into());
     }
+    // Cargo compiles its tools while the others are downloaded.
+    thread::scope(|scope| {
+        let tools = scope.spawn(|| install_cargo_tools().map_err(|error| error.to_string()));
+        install_others()?;
+        Ok(tools.join().map_err(|_| "installing the tools of Cargo panicked")??)
+    })
+}
+
+/// Installs what Cargo does not.
+fn install_others() -> Outcome {
     let root = root();
     if !answers("c++", &["--version"]) {
         install(&["g++"])?;
@@ -54,11 +65,6 @@ pub fn main(arguments: &[String]) -> Outcome {
     for (program, package) in TEXT_PROGRAMS {
         if !answers("sh", &["-c", &format!("command -v {program}")]) {
             install(&[package])?;
-        }
-    }
-    for (verb, name, version) in CARGO_TOOLS {
-        if !answers("cargo", &[verb, "--version"]) {
-            install_cargo_tool(name, version)?;
         }
     }
     install_nightly();
@@ -104,14 +110,21 @@ fn install_nightly() {
     }
 }
 
-/// Installs a tool that checks dependencies. An unoptimized build takes a third of the time, and still checks
-/// the workspace in seconds.
-fn install_cargo_tool(name: &str, version: &str) -> Outcome {
-    println!("setup: installing {name} {version}");
-    let version = format!("={version}");
-    let arguments = ["install", "--quiet", "--debug", "--locked", "--version", &version, name];
-    let status = Command::new("cargo").args(arguments).status()?;
-    if status.success() { Ok(()) } else { Err(format!("cargo could not install {name}").into()) }
+/// Installs the tools that check dependencies. An unoptimized build takes a third of the time, and still
+/// checks the workspace in seconds.
+fn install_cargo_tools() -> Outcome {
+    for (verb, name, version) in CARGO_TOOLS {
+        if answers("cargo", &[verb, "--version"]) {
+            continue;
+        }
+        println!("setup: installing {name} {version}");
+        let version = format!("={version}");
+        let arguments = ["install", "--quiet", "--debug", "--locked", "--version", &version, name];
+        if !Command::new("cargo").args(arguments).status()?.success() {
+            return Err(format!("cargo could not install {name}").into());
+        }
+    }
+    Ok(())
 }
 
 /// Recreates `.venv` and installs the release into it.
