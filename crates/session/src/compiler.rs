@@ -60,6 +60,11 @@ pub struct CompilerSetup {
     pub runner: Arc<dyn Runner>,
 }
 
+impl CompilerSetup {
+    /// The name of [`CompilerSetup::memory_bytes`] in a [`Remedy::SetOption`].
+    pub const MEMORY_LIMIT: &'static str = "compiler_memory";
+}
+
 impl Default for CompilerSetup {
     fn default() -> Self {
         Self {

@@ -259,6 +259,28 @@ fn time_from(value: &OsStr, least_seconds: f64) -> Result<Duration, Refusal> {
     }
 }
 
+/// A number of bytes, or of a unit that follows it.
+pub(crate) fn size(value: &OsStr) -> Result<u64, Refusal> {
+    const UNITS: [(&str, f64); 8] = [
+        ("KiB", 1024.0),
+        ("MiB", 1_048_576.0),
+        ("GiB", 1_073_741_824.0),
+        ("kB", 1e3),
+        ("KB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+        ("B", 1.0),
+    ];
+    let text = value.to_str().ok_or(Refusal::Unexpected)?;
+    if let Ok(bytes) = text.parse() {
+        return Ok(bytes);
+    }
+    let of_unit = |(name, unit): &(&str, f64)| Some((text.strip_suffix(name)?.parse::<f64>().ok()?, *unit));
+    let (number, unit) = UNITS.iter().find_map(of_unit).ok_or(Refusal::Unexpected)?;
+    let bytes = number * unit;
+    (0.0..=i64::MAX as f64).contains(&bytes).then_some(bytes as u64).ok_or(Refusal::Unexpected)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -274,6 +296,16 @@ mod tests {
         );
         assert_eq!(["0.5us", "25h", "1", "us", "-1us", "NaNs"].map(read), [None; 6]);
         assert!(time(OsStr::new("999us")).is_err() && time(OsStr::new("1000us")).is_ok());
+    }
+
+    #[test]
+    fn sizes_may_have_units() {
+        let read = |text: &str| size(OsStr::new(text)).ok();
+        let sizes = ["0", "8000000000", "100MiB", "1.5GiB", "2GB", "3kB", "4KiB", "5B"].map(read);
+        let expected = [0, 8_000_000_000, 104_857_600, 1_610_612_736, 2_000_000_000, 3000, 4096, 5].map(Some);
+        assert_eq!(sizes, expected);
+        let refused = ["", "-1", "1.5", "MiB", "-1MiB", "NaNMiB", "infMiB", "1e30GiB", "1 MiB", "1TX"];
+        assert_eq!(refused.map(read), [None; 10]);
     }
 
     #[test]

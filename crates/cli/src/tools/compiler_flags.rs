@@ -12,7 +12,7 @@ use rehal_session::{
     target_flags,
 };
 
-use crate::flags::{DEVICE, Flag, Flags, Group, List, Refusal, read, time};
+use crate::flags::{DEVICE, Flag, Flags, Group, List, Refusal, read, size, time};
 use crate::{interrupts, output};
 
 /// The compiler.
@@ -42,13 +42,15 @@ pub(crate) const COMPILER_TIMEOUT: Flag<Option<Duration>> = Flag::parsed(
 );
 
 /// The memory of a compilation.
-pub(crate) const COMPILER_MEMORY: Flag<Option<u64>> = Flag::number(
-    "compiler_memory",
-    0,
-    (0, i64::MAX),
-    |bytes| u64::try_from(bytes).ok().filter(|it| *it != 0),
-    "Bytes of memory that a compilation may allocate. 0: no limit.",
-);
+pub(crate) const COMPILER_MEMORY: Flag<Option<u64>> = Flag::parsed(
+    CompilerSetup::MEMORY_LIMIT,
+    "SIZE",
+    "0",
+    "bytes, or a size such as 512MiB, 1.5GiB or 2GB",
+    |value| Ok(Some(size(value)?).filter(|it| *it != 0)),
+    "The memory that a compilation may allocate: bytes, or a size such as 4GiB. 0: no limit.",
+)
+.unquoted();
 
 /// What a program is compiled for.
 pub(crate) const TARGET: Flag<Vec<String>> = Flag::parsed(

@@ -191,8 +191,22 @@ fn crashes_keep_what_repeats_them() {
     assert!(error.contains("the compiler ended ") && error.contains("Unknown CPU"), "{error}");
     let error = work.refused(&["--compiler_timeout=1ms", "--no_cache"]);
     assert!(error.starts_with("DEADLINE_EXCEEDED; "), "{error}");
-    let error = work.refused(&["--compiler_memory=20000000", "--no_cache"]);
-    assert!(error.contains("20000000 bytes of memory"), "{error}");
+    // Less than it needs to begin and to compile; then what is kept has the limits.
+    for limit in ["4MB", "20MB"] {
+        let flag = format!("--compiler_memory={limit}");
+        let error = work.refused(&[&flag, "--no_cache"]);
+        assert!(error.contains("000000 bytes of memory"), "{error}");
+        assert!(error.contains("use --compiler_memory=") || error.contains("may be the reason"), "{error}");
+    }
+    let limits = ["--compiler_memory=2GiB", "--compiler_timeout=2m"];
+    let error = work.refused(&[&limits[..], &["--iree-llvmcpu-target-triple=nothing"]].concat());
+    assert!(error.contains("the limit of 2147483648 bytes of memory may be the reason"), "{error}");
+    let kept = names(&work.temporary()).into_iter().find(|it| error.contains(it.as_str())).unwrap();
+    let script = work.temporary().join(kept).join("command.sh");
+    let text = fs::read_to_string(&script).unwrap();
+    assert!(text.contains("ulimit -d 2097152\nexec timeout 120 '"), "{text}");
+    let repeated = std::process::Command::new("sh").arg(&script).current_dir(work.0.path()).output().unwrap();
+    assert!(String::from_utf8_lossy(&repeated.stderr).contains("Stack dump"), "{repeated:?}");
 }
 
 #[test]

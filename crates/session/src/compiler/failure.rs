@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Error, Result, StatusCode};
-use rehal_tune::{JobEnd, JobOutcome};
+use rehal_base::{Error, Remedy, Result, StatusCode};
+use rehal_tune::{JobEnd, JobLimits, JobOutcome};
 
-use super::{Compilation, Compiler};
+use super::{Compilation, Compiler, CompilerSetup};
 
 /// Most lines that are shown of an operation that a diagnostic prints.
 const OPERATION_LINES: usize = 4;
@@ -42,8 +42,10 @@ pub(super) fn explain(
         }
         _ if is_out_of_memory(compiler, messages) => {
             let limit = compiler.limits.memory_bytes.unwrap_or_default();
-            let message = format!("compiling '{input}' needs more than {limit} bytes of memory");
-            Error::resource_exhausted(message).advise("give the compiler more memory, or a smaller program")
+            let message = format!("compiling '{input}' needs more than {limit} bytes of memory, the limit");
+            let value = limit.saturating_mul(2).to_string();
+            Error::resource_exhausted(message)
+                .advise(Remedy::SetOption { name: CompilerSetup::MEMORY_LIMIT, value })
         }
         end if end.is_killed() => {
             let message = format!("the compiler was ended {end}, with '{input}'");
@@ -56,7 +58,8 @@ pub(super) fn explain(
             };
             let mut message = format!("the compiler ended {end} {place}, with '{input}'");
             if let Some(limit) = compiler.limits.memory_bytes {
-                message.push_str(&format!(", within {limit} bytes of memory"));
+                // It also aborts where an allocation fails.
+                message.push_str(&format!("; the limit of {limit} bytes of memory may be the reason"));
             }
             if !shown.trim().is_empty() {
                 message.push('\n');
@@ -192,7 +195,14 @@ fn pass(messages: &str) -> Option<&str> {
 }
 
 fn is_out_of_memory(compiler: &Compiler, messages: &str) -> bool {
-    const SAID: [&str; 4] = ["out of memory", "bad_alloc", "Cannot allocate memory", "failed to map segment"];
+    const SAID: [&str; 5] = [
+        "out of memory",
+        "bad_alloc",
+        "Cannot allocate memory",
+        "failed to map segment",
+        // The stack of a thread.
+        "pthread_create failed",
+    ];
     compiler.limits.memory_bytes.is_some() && SAID.iter().any(|it| messages.contains(it))
 }
 
@@ -211,8 +221,9 @@ fn keep(compiler: &Compiler, compilation: &Compilation, messages: &str) -> Resul
     if let Ok(current) = std::env::current_dir() {
         command.push_str(&format!("# The paths of flags were relative to {}.\n", current.display()));
     }
+    command.push_str(&limited(compiler.limits));
     command.push_str(&format!(
-        "exec {} \"$(dirname \"$0\")\"/{}",
+        "{} \"$(dirname \"$0\")\"/{}",
         quoted(compiler.path()),
         quoted(Path::new(name))
     ));
@@ -225,6 +236,13 @@ fn keep(compiler: &Compiler, compilation: &Compilation, messages: &str) -> Resul
     fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).map_err(failed)?;
     fs::write(directory.join("messages.txt"), messages).map_err(failed)?;
     Ok(directory)
+}
+
+/// The start of a shell's command that runs a program within limits.
+fn limited(limits: JobLimits) -> String {
+    let memory = limits.memory_bytes.map(|bytes| format!("ulimit -d {}\n", bytes / 1024));
+    let time = limits.time.map(|time| format!("timeout {} ", time.as_secs_f64()));
+    format!("{}exec {}", memory.unwrap_or_default(), time.unwrap_or_default())
 }
 
 /// A word of a shell's command.
@@ -278,6 +296,14 @@ mod tests {
         assert!(silent(warning).unwrap().message().contains("no executable 'zzz'"));
         assert!(silent("a.mlir:1:1: warning: x").is_none());
         assert!(silent(&warning.replace("zzz", "index")).is_none());
+    }
+
+    #[test]
+    fn limits_are_repeated() {
+        assert_eq!(limited(JobLimits::default()), "exec ");
+        let mut limits = JobLimits::for_time(std::time::Duration::from_millis(1500));
+        limits.memory_bytes = Some(2048);
+        assert_eq!(limited(limits), "ulimit -d 2\nexec timeout 1.5 ");
     }
 
     #[test]
