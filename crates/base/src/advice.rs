@@ -69,6 +69,8 @@ pub enum Remedy {
     },
     /// Install the compiler, or name one that is installed.
     InstallCompiler,
+    /// Find a flag of the compiler in its help.
+    FindCompilerFlag,
     /// Compare with a ledger that keeps bytes, not only digests.
     KeepExpectedBytes {
         /// How many of each range.
@@ -159,6 +161,7 @@ impl fmt::Display for Remedy {
                 return write!(f, "compile it for devices of driver '{driver}'");
             }
             Self::CompileWith { purpose, .. } => return write!(f, "compile the program for {purpose}"),
+            Self::FindCompilerFlag => "read the help of the compiler",
             Self::InstallCompiler => {
                 "install the Python package iree-base-compiler, or name an iree-compile in the environment: REHAL_COMPILER=PATH"
             }

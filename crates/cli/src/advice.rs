@@ -73,6 +73,9 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
         Remedy::InstallCompiler => {
             "install it (pip install iree-base-compiler), or name an iree-compile: --compiler=PATH, or REHAL_COMPILER=PATH in the environment"
         }
+        Remedy::FindCompilerFlag => {
+            "rehal compile --help=WORD prints the flags of the compiler that have a word"
+        }
         Remedy::KeepExpectedBytes { bytes } => {
             return format!(
                 "compare with a ledger that keeps the expected bytes, of a trusted replay: \

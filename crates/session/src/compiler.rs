@@ -365,7 +365,8 @@ fn check_input(path: &Path) -> Result<()> {
 }
 
 fn messages(printed: &Printed) -> String {
-    let mut text = String::from_utf8_lossy(&printed.bytes).into_owned();
+    let text = String::from_utf8_lossy(&printed.bytes);
+    let mut text: String = text.split_inclusive('\n').filter(|it| !failure::is_of_index(it)).collect();
     if printed.dropped != 0 {
         text.push_str(&format!("\n({} more bytes of messages)\n", printed.dropped));
     }

@@ -149,7 +149,20 @@ fn diagnostics_and_wrong_flags_are_errors() {
         error.contains("    %0 = arith.addf %a, %c : tensor<?xf32>\n                        ^\n"),
         "{error}"
     );
-    assert!(work.refused(&["--nosuch-flag"]).contains("Unknown command line argument '--nosuch-flag'"));
+    work.write("p.mlir", TWO_FUNCTIONS);
+    for (flag, message) in [
+        (
+            "--iree-opt-levl=O1",
+            "the compiler has no flag '--iree-opt-levl=O1': did you mean '--iree-opt-level=O1'?\n  try: rehal compile --help=WORD",
+        ),
+        (
+            "--iree-opt-level=7",
+            "the compiler refuses its flags\niree-compile: for the --iree-opt-level option",
+        ),
+    ] {
+        let error = work.refused(&[flag]);
+        assert!(error.contains(message) && !error.contains("not compile"), "{error}");
+    }
     let error = work.refused(&["--target=vulcan"]);
     assert!(error.contains("did you mean vulkan?"), "{error}");
     let error = work.refused(&["--compiler=none"]);
@@ -627,6 +640,9 @@ fn executables_of_sources_are_dumped_with_an_index() {
     let flag = work.edited("sources", "", "arith.addf", "arith.mulf");
     work.compile(&[&flag]);
     assert_eq!(work.results("p.vmfb")[0], "1");
+    // The compiler takes the index for a substitute too.
+    let messages = work.compile(&["--iree-hal-substitute-executable-sources-from=sources"]);
+    assert!(messages.contains("substituted") && !messages.contains("WARNING"), "{messages}");
     // A listing alone writes nothing; directories that hold other files keep these out of the index.
     work.write("sources/my_add_dispatch_0_old.mlir", "");
     let ran = work.run(&["rehal", "executables", "p.mlir", "--sources_to=sources"]);

@@ -23,6 +23,9 @@ pub(super) fn explain(
 ) -> Error {
     let input = compilation.input.display();
     let shown = condensed(messages);
+    if let Some(error) = of_flags(messages) {
+        return error;
+    }
     match outcome.end {
         JobEnd::Exited(_) if is_diagnosed(messages) => {
             let message = format!("'{input}' does not compile\n{shown}");
@@ -79,6 +82,9 @@ pub(super) fn explain(
 
 /// The error of a compiler that should have printed something.
 pub(super) fn of_query(compiler: &Compiler, outcome: &JobOutcome, messages: &str) -> Error {
+    if let Some(error) = of_flags(messages) {
+        return error;
+    }
     let (path, shown) = (compiler.path().display(), condensed(messages));
     let message = match outcome.is_success() {
         true => format!("'{path}' refuses its flags\n{shown}"),
@@ -90,14 +96,14 @@ pub(super) fn of_query(compiler: &Compiler, outcome: &JobOutcome, messages: &str
     Error::invalid_argument(message.trim_end()).advise("correct the flags of the compiler")
 }
 
+/// Part of the warning of a substitution that did not happen.
+const NOT_SUBSTITUTED: &str = "could not perform the requested substitution";
+
 /// The error of a compilation that did not do what flags ask for, although the compiler thinks it has
 /// succeeded.
 pub(super) fn silent(messages: &str) -> Option<Error> {
-    /// Of `index.json`, in a directory of `rehal executables`: the compiler takes all files.
-    const INDEX: &str = "index";
-    let lines = messages.lines().filter(|it| it.contains("could not perform the requested substitution"));
-    let mut names = lines.map(|it| it.split('`').nth(1).unwrap_or_default());
-    let name = names.find(|it| *it != INDEX)?;
+    let line = messages.lines().find(|it| it.contains(NOT_SUBSTITUTED))?;
+    let name = line.split('`').nth(1).unwrap_or_default();
     Some(
         Error::not_found(format!(
             "nothing was compiled: the program has no executable '{name}' to substitute"
@@ -106,16 +112,41 @@ pub(super) fn silent(messages: &str) -> Option<Error> {
     )
 }
 
+/// Whether a line warns of `index.json`, in a directory of `rehal executables`: the compiler takes all files
+/// of a directory for substitutes.
+pub(super) fn is_of_index(line: &str) -> bool {
+    line.contains(NOT_SUBSTITUTED) && line.contains(" executable `index` ")
+}
+
 /// Whether messages say what is wrong with a program or a flag.
 pub(super) fn is_diagnosed(messages: &str) -> bool {
+    messages.lines().any(|line| is_diagnostic(line, "error")) || of_flags(messages).is_some()
+}
+
+/// The error of a flag that the compiler does not have, or of which it refuses the value.
+fn of_flags(messages: &str) -> Option<Error> {
+    let quoted = |line: &str, before: &str| {
+        let (_, rest) = line.split_once(before)?;
+        Some(rest.split_once('\'')?.0.to_owned())
+    };
+    let find = |before: &str| messages.lines().find_map(|line| quoted(line, before));
+    if let Some(flag) = find("Unknown command line argument '") {
+        let meant = find("Did you mean '").map_or_else(String::new, |it| format!(": did you mean '{it}'?"));
+        return Some(
+            Error::invalid_argument(format!("the compiler has no flag '{flag}'{meant}"))
+                .advise(Remedy::FindCompilerFlag),
+        );
+    }
     let is_of_flags = |line: &str| {
-        line.contains("Unknown command line argument")
-            || line.contains("for the --")
-            || line.contains("for the -")
+        line.contains("for the -")
             || line.contains("positional command line arguments")
             || line.contains("positional arguments specified")
     };
-    messages.lines().any(|line| is_diagnostic(line, "error") || is_of_flags(line))
+    let is_of_program = messages.lines().any(|line| is_diagnostic(line, "error"));
+    (!is_of_program && messages.lines().any(is_of_flags)).then(|| {
+        let message = format!("the compiler refuses its flags\n{}", condensed(messages));
+        Error::invalid_argument(message.trim_end()).advise("correct the flags of the compiler")
+    })
 }
 
 /// Whether a line begins a diagnostic: `FILE:LINE:COLUMN: error: ...`.
@@ -269,7 +300,14 @@ mod tests {
             ),
             "{shown}"
         );
-        assert!(is_diagnosed(messages) && is_diagnosed("iree-compile: Unknown command line argument '--x'."));
+        assert!(is_diagnosed(messages) && of_flags(messages).is_none());
+        let unknown = "iree-compile: Unknown command line argument '--x=1'.  Try: 'iree-compile --help'\n\
+                       iree-compile: Did you mean '--y=1'?\n";
+        assert!(is_diagnosed(unknown));
+        assert_eq!(
+            of_flags(unknown).unwrap().message(),
+            "the compiler has no flag '--x=1': did you mean '--y=1'?"
+        );
         assert!(!is_diagnosed("Unknown CPU for target architecture x86_64.\nLLVM ERROR: x"));
         assert!(!is_diagnosed("a.mlir:1:1: warning: the error: x"));
     }
@@ -295,7 +333,7 @@ mod tests {
                        executable `zzz` was not found in the module";
         assert!(silent(warning).unwrap().message().contains("no executable 'zzz'"));
         assert!(silent("a.mlir:1:1: warning: x").is_none());
-        assert!(silent(&warning.replace("zzz", "index")).is_none());
+        assert!(!is_of_index(warning) && is_of_index(&warning.replace("zzz", "index")));
     }
 
     #[test]
