@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::fs;
+use std::{fs, iter};
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, nearest};
@@ -168,17 +168,19 @@ impl ExecutableNames {
         let plain = name.strip_prefix(CONFIGURED).unwrap_or(name);
         let of_module = |module: &String| plain.strip_prefix(module.as_str())?.strip_prefix('_');
         let spellings = [name, plain].into_iter().chain(self.modules.iter().filter_map(of_module));
-        for spelling in spellings {
-            for meanings in [&self.functions, &self.executables, &self.dumped] {
-                if let Some(found) = meanings.get(spelling) {
-                    return one(name, found).map(Some);
-                }
-            }
+        let known = |spelling: &str| {
+            let all = [&self.functions, &self.executables, &self.dumped];
+            all.into_iter().find_map(|meanings| meanings.get(spelling))
+        };
+        if let Some(found) = spellings.into_iter().find_map(known) {
+            return one(name, found).map(Some);
         }
         let numbered = name.split_once('_').filter(|(number, _)| number.parse::<u64>().is_ok());
-        let numbered = numbered.and_then(|(_, name)| self.numbered.get(name)).filter(|it| it.len() == 1);
-        if let Some(found) = numbered {
-            return one(name, found).map(Some);
+        if let Some((_, rest)) = numbered {
+            let of_file = self.numbered.get(rest).filter(|it| it.len() == 1);
+            if let Some(found) = of_file.or_else(|| known(rest)) {
+                return one(name, found).map(Some);
+            }
         }
         if !self.modules.is_empty() {
             return Ok(None);
@@ -203,10 +205,16 @@ impl ExecutableNames {
             true => "it has no executables with names".to_owned(),
             false => format!("it has {}{more}", listed.join(", ")),
         };
-        let plain = name.strip_prefix(CONFIGURED).unwrap_or(name);
         // In order, so that of equally similar ones it is always the same.
         let similar: BTreeSet<_> =
             all().chain(functions()).chain(functions().filter_map(dispatch_of)).collect();
+        let calling = |name: &str| Some(name.split_once(DISPATCH)?.0.to_owned());
+        let callers: BTreeSet<_> = similar.iter().copied().filter_map(calling).collect();
+        // Without what dumps have before the name of a dispatch.
+        let plain = name.strip_prefix(CONFIGURED).unwrap_or(name);
+        let suffixes = plain.match_indices('_').map(|(at, _)| &plain[at + 1..]);
+        let is_dispatch = |it: &&str| calling(it).is_some_and(|it| callers.contains(&it));
+        let plain = iter::once(plain).chain(suffixes).find(is_dispatch).unwrap_or(plain);
         match nearest(plain, similar.into_iter()) {
             Some(meant) => format!("did you mean {}? {has}", meant.escape_debug()),
             None => has,
@@ -420,9 +428,14 @@ mod tests {
             error.message(),
             "'two_dispatch_0' may be function 'two_dispatch_0_a' or function 'two_dispatch_0_b'"
         );
-        assert!(
-            names.advice("main_dispatch_1_matmul").starts_with(&format!("did you mean {MATMUL}? it has "))
-        );
+        for (name, meant) in [
+            ("main_dispatch_1_matmul", MATMUL),
+            ("module_main_dispatch_9", "main_dispatch_1"),
+            ("configured_my_module_main_dispatch_9", "main_dispatch_1"),
+        ] {
+            let advice = names.advice(name);
+            assert!(advice.starts_with(&format!("did you mean {meant}? it has ")), "{advice}");
+        }
     }
 
     #[test]
@@ -442,6 +455,8 @@ mod tests {
             assert_eq!(names.find(name).unwrap(), Some(Named::Executable(id)), "{name}");
         }
         assert_eq!(names.find("other_f_dispatch_1").unwrap(), None);
+        names.add(3, "my_linked", "", ["g_dispatch_0_a", "g_dispatch_1_b"].map(String::from));
+        assert_eq!(names.find("8_g_dispatch_1").unwrap(), function("g_dispatch_1_b"));
         assert_eq!(names.find("1_f_dispatch_0").unwrap(), Some(Named::Executable(1)));
     }
 
