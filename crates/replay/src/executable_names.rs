@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::{fs, iter};
 use std::path::{Path, PathBuf};
+use std::{fs, iter};
 
 use rehal_base::{Context, Error, Result, nearest};
 use rehal_hal::DeviceGroup;

@@ -89,7 +89,8 @@ pub use rewrite::{DataKind, DataPlace, NameKind, RewriteOptions, Rewriter, Rewri
 pub use run::{FindWritten, Replay, ReplayOptions, ReplayOrder};
 pub use slice::{BufferRanges, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, WatchBuffer};
 pub use substitute::{
-    Candidate, Code, ProgramSubstitutes, Replacement, Selector, Substitute, SubstituteCode, Substitution,
+    Candidate, Code, ProgramSubstitutes, REPLACE_WHOLE, Replacement, Selector, Substitute, SubstituteCode,
+    Substitution, check_whole,
 };
 pub use transfers::PlannedTransfer;
 pub use walk::PlannedResult;

@@ -428,11 +428,23 @@ impl Matching<'_> {
         }
         match missing {
             Some((index, error)) if error.code() == StatusCode::NotFound => {
-                Err((index, error.advise("select it by the name of a function to replace only that one")))
+                Err((index, self.lacks_functions(layers, &parts[index])))
             }
             Some(missing) => Err(missing),
             None => Ok(None),
         }
+    }
+
+    /// The error of a replacement of all functions that lacks some.
+    fn lacks_functions(&self, layers: &[Layer<'_>], part: &Executable) -> Error {
+        let is_missing = |it: &&Wanted<'_>| {
+            let is_named = layers.iter().any(|layer| layer.function == Some(it.name));
+            !is_named && it.ordinal_in(part).is_err()
+        };
+        let missing = self.wanted.iter().filter(is_missing).map(|it| it.name);
+        let others: Vec<_> = part.functions().iter().map(|it| it.name.escape_debug().to_string()).collect();
+        Error::not_found(format!("it lacks {}; it has: {}", functions(missing), others.join(", ")))
+            .advise("select it by the name of a function to replace only that one")
     }
 
     /// What to do about code of a format with another signature than the captured function.
@@ -469,6 +481,12 @@ impl Matching<'_> {
         ))
         .advise(STUB)
     }
+}
+
+/// Functions in errors: `function 'a'`, or `functions 'a', 'b'`.
+pub(crate) fn functions<'n>(names: impl Iterator<Item = &'n [u8]>) -> String {
+    let names: Vec<_> = names.map(|name| format!("'{}'", name.escape_ascii())).collect();
+    format!("function{} {}", if names.len() == 1 { "" } else { "s" }, names.join(", "))
 }
 
 /// Fails if callers of the wanted function cannot call the other one. Names may differ: captures have none of

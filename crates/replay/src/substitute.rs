@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rehal_base::{Context, Error, MappedFile, Result};
 use rehal_hal::{Device, Executable, ExecutableParams};
 
+use crate::prepare::functions;
 use crate::{ExecutableNames, ExecutableRecord, Plan, prepare};
 
 /// Which executables to replace, and with what.
@@ -319,16 +320,14 @@ impl ProgramSubstitutes {
         self.selected.iter().any(|(it, _)| may(&it.selector))
     }
 
-    /// The code that replaces functions of an executable, if it is one file.
-    pub fn only_code(&self, id: u64, original: &Executable) -> Option<SubstituteCode<'_>> {
+    /// The code that replaces an executable, if something does.
+    pub fn code_for(&self, id: u64, original: &Executable) -> Option<SubstituteCode<'_>> {
         let names = || original.functions().iter().map(|function| function.name.as_bytes());
         let own_name = original.backend().name();
-        let mut selecting = self
-            .selected
-            .iter()
-            .filter(|(it, _)| it.selects(id, names()) || it.selects_by_own_name(own_name));
-        let ((_, first), None) = (selecting.next()?, selecting.next()) else { return None };
-        Some(SubstituteCode { data: first.data(), format: first.format.as_deref() })
+        let mut selecting = self.selected.iter();
+        let (_, it) =
+            selecting.find(|(it, _)| it.selects(id, names()) || it.selects_by_own_name(own_name))?;
+        Some(SubstituteCode { data: it.data(), format: it.format.as_deref(), place: &it.place })
     }
 
     /// The selectors that have selected nothing so far.
@@ -345,7 +344,41 @@ pub struct SubstituteCode<'s> {
     pub data: &'s [u8],
     /// Its format, if it is stated.
     pub format: Option<&'s str>,
+    /// What errors call it.
+    pub place: &'s str,
 }
+
+/// Fails if selectors leave functions of an executable of a module as they are: a module has one code for all
+/// of them. Replacements are not opened. What they lack is found when they replace it.
+pub fn check_whole(substitutions: &[Substitution], id: u64, original: &Executable) -> Result<()> {
+    let names = || original.functions().iter().map(|function| function.name.as_bytes());
+    let selects =
+        |it: &&Substitution| it.selects(id, names()) || it.selects_by_own_name(original.backend().name());
+    let selecting: Vec<_> = substitutions.iter().filter(selects).collect();
+    let Some(first) = selecting.first() else { return Ok(()) };
+    let place = first.replacement.place();
+    let refused = |message: String| Err(Error::failed_precondition(message).advise(REPLACE_WHOLE));
+    if let Some(second) = selecting.get(1) {
+        let second = second.replacement.place();
+        return refused(format!("{place} and {second} replace functions of one executable"));
+    }
+    if let Selector::Name(name) = &first.selector
+        && first.selects(id, names())
+        && original.functions().len() > 1
+    {
+        let others = names().filter(|it| *it != name.as_bytes());
+        return refused(format!(
+            "{place} replaces function '{}' only, and the executable also has {}",
+            name.escape_debug(),
+            functions(others)
+        ));
+    }
+    Ok(())
+}
+
+/// What to do about a replacement of some functions of an executable of a module.
+pub const REPLACE_WHOLE: &str = "in a module, a file replaces an executable as a whole: name one that has all its functions in their order, \
+     or compile the program with --iree-hal-link-executables=false, so that each executable has one";
 
 /// Fails if one substitution excludes another.
 fn check_selectors(substitutions: &[Substitution]) -> Result<()> {

@@ -48,6 +48,15 @@ fn tests_are_selected_by_flags_and_environment_variables() {
 }
 
 #[test]
+fn an_unknown_executable_fails_before_the_first_test() {
+    let elf = fixture("modules/add4_swapped.elf");
+    let flag = format!("--executable_substitution=nothing={elf}");
+    let ran = run(&["iree-check-module", "--device=local-sync", &checks(), &flag]);
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), "Test failed\n"), "{ran:?}");
+    assert!(ran.stderr.contains("'nothing' is not in the program"), "{}", ran.stderr);
+}
+
+#[test]
 fn failure_can_be_expected() {
     let expected = print(&["iree-check-module", &checks(), "--expect_failure"]);
     assert!(expected.ends_with("\nTest failed as expected\n"));

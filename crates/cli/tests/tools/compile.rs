@@ -479,6 +479,31 @@ fn dumped_dispatches_replace_captured_executables() {
     );
 }
 
+#[test]
+fn files_of_functions_do_not_replace_an_executable_of_a_module() {
+    let work = Work::new();
+    work.compile(&["--iree-hal-dump-executable-sources-to=s"]);
+    // Nothing is compiled before.
+    let words = ["rehal", "substitute", "p.vmfb", "-o", "new.vmfb", "--compiler=nothing"];
+    let [double, both] =
+        ["s/my_double_dispatch_0.mlir", "s/my_add_dispatch_0.mlir' and 's/my_double_dispatch_0.mlir"];
+    for (flag, message) in [
+        ("--executable=all=s".to_owned(), format!("'{both}' replace functions of one executable")),
+        (
+            format!("--executable={DOUBLE}={double}"),
+            format!("'{double}' replaces function 'double_dispatch_0_"),
+        ),
+    ] {
+        let ran = work.run(&[&words[..], &[&flag]].concat());
+        let is_clear = ran.stderr.contains(&message)
+            && ran.stderr.contains("at: executable 1 of the module, 'my_linked'");
+        assert!(ran.status == Some(1) && is_clear, "{}", ran.stderr);
+    }
+    let words = ["iree-run-module", "--module=p.vmfb", "--function=double", "--input=4x8xf32=3"];
+    let ran = work.run(&[&words[..], &["--executable_substitution=all=s"]].concat());
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+}
+
 /// What is written of a program, a module or a capture has other names in the others.
 #[test]
 fn binaries_replace_executables_wherever_they_are_from() {
@@ -528,6 +553,25 @@ fn binaries_replace_executables_wherever_they_are_from() {
             fs::remove_dir_all(work.path(from)).unwrap();
         }
     }
+    // Of a program with an executable for each dispatch, in one that has both functions in one executable.
+    succeed(&["rehal", "executables", "o.vmfb", "--binaries_to=single"]);
+    work.compile(&[]);
+    let ran = succeed(&[&call[..], &["--module=p.vmfb", "--executable_substitution=all=single"]].concat());
+    assert!(ran.stdout.contains("[9 9 9 9 9 9 9 9]"), "{}", ran.stdout);
+    let of_double = names(&work.path("single")).into_iter().find(|it| it.contains(DOUBLE)).unwrap();
+    let program = [&call[..], &["--module=p.vmfb"]].concat();
+    succeed(&[&program[..], &["--device_replay_output=c.ireereplay"]].concat());
+    let place = format!("substitute 'single/{of_double}' for executable ");
+    for words in [
+        &[&program[..], &[&format!("--executable_substitution=1=single/{of_double}")]].concat()[..],
+        &["rehal", "run", "c.ireereplay", &format!("--replay_executable_substitution=4=single/{of_double}")],
+        &["rehal", "substitute", "p.vmfb", "-o", "new.vmfb", &format!("--executable=1=single/{of_double}")],
+    ] {
+        let ran = work.run(words);
+        assert_eq!(ran.status, Some(1), "{words:?}");
+        let lacks = ran.stderr.contains("it lacks function 'add_dispatch_0_") && ran.stderr.contains(&place);
+        assert!(lacks, "{words:?}: {}", ran.stderr);
+    }
 }
 
 #[test]
@@ -559,7 +603,7 @@ fn flags_of_the_compiler_work_wherever_a_source_is_compiled() {
         format!("--with={file}"),
         format!("--with={DOUBLE}={file}"),
     ];
-    let in_module = format!("--executable={DOUBLE}={file}");
+    let in_module = format!("--executable=1={file}");
     let tools: [&[&str]; 11] = [
         &["rehal", "compile", "p.mlir", "-o", "x.vmfb"],
         &["rehal", "executables", "p.mlir"],

@@ -266,7 +266,7 @@ fn parameter_mismatches_are_located() {
 fn missing_functions_are_rejected() {
     let captured = [function("first", 0, 0), function("second", 0, 0)];
     let one = code("new", 1, &[function("first", 0, 0), function("other", 0, 0)]);
-    let words = ["no function 'second'; it has: first, other", "captured function 1"];
+    let words = ["it lacks function 'second'; it has: first, other", "for executable "];
     assert_eq!(rejected(&captured, &one, &words).code(), StatusCode::NotFound);
     // Two captured functions must not map to the same function.
     let twice = [function("same", 0, 0), function("same", 0, 0)];
@@ -465,7 +465,7 @@ fn a_file_that_is_named_for_a_function_must_have_it() {
     // Whole executables need all functions.
     for selector in [format!("{right}={{}}"), "right={}".into()] {
         let error = run_with(&bytes, &substitute(&path, &[&selector])).unwrap_err();
-        assert!(error.message().contains("no function 's'; it has: r"), "{error:?}");
+        assert_eq!(error.message(), "it lacks function 's'; it has: r");
         assert!(error.advice().unwrap().to_string().contains("by the name of a function"), "{error:?}");
     }
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use rehal_base::{Context, Error, FileKind, Result};
 use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, FunctionInfo};
 use rehal_modules::hal;
-use rehal_replay::{ExecutableNames, ProgramSubstitutes, ResolvedSubstitutions, Selector, Substitution};
+use rehal_replay::{
+    ExecutableNames, ProgramSubstitutes, REPLACE_WHOLE, ResolvedSubstitutions, Selector, Substitution,
+    check_whole,
+};
 use rehal_vm::ModuleFile;
 
 use super::{ProgramModule, ProgramOptions};
@@ -156,6 +159,11 @@ pub fn substitute_executables(
     if let Some(selector) = names.unknown(&resolved.substitutions) {
         return Err(explained(unused(selector, &names)));
     }
+    for (executable, loaded) in executables.iter().zip(&loaded) {
+        let Ok(loaded) = loaded else { continue };
+        check_whole(&resolved.substitutions, executable.number, loaded.executable())
+            .context(|| place(executable))?;
+    }
     build(&mut resolved)?;
     let substitutes = ProgramSubstitutes::open(&resolved.substitutions)?;
     let mut others = Vec::new();
@@ -197,23 +205,20 @@ fn other_code(
     let Some(replaced) = substitutes.replace(executable.number, device, &params, own, true)? else {
         return Ok(None);
     };
-    let code = substitutes.only_code(executable.number, own).ok_or_else(|| {
-        Error::unimplemented("several files replace functions of one executable").advise(
-            "in a module, an executable is replaced as a whole: name one file that has all its functions",
-        )
-    })?;
-    let is_whole = replaced
-        .iter()
-        .enumerate()
-        .all(|(ordinal, (other, function))| !other.is_same(own) && *function == ordinal as u32);
-    if !is_whole {
-        let message = format!(
-            "the replacement does not have all {} functions of the executable in their order",
-            replaced.len()
-        );
-        return Err(Error::failed_precondition(message).advise(
-            "the program identifies functions by ordinals: compile all of them into the file, or compile the \
-             program with --iree-hal-link-executables=false, so that each executable has one",
+    let Some(code) = substitutes.code_for(executable.number, own) else { return Ok(None) };
+    let place = code.place;
+    let kept: Vec<_> = (own.functions().iter().zip(&replaced))
+        .filter(|(_, (other, _))| other.is_same(own))
+        .map(|(function, _)| function.name.as_str())
+        .collect();
+    let refused = |message: String| Err(Error::failed_precondition(message).advise(REPLACE_WHOLE));
+    if !kept.is_empty() {
+        return refused(format!("{place} lacks functions of the executable: {}", kept.join(", ")));
+    }
+    if replaced.iter().enumerate().any(|(ordinal, (_, function))| *function != ordinal as u32) {
+        return refused(format!(
+            "{place} has the functions of the executable in another order, and the program identifies them by \
+             ordinals"
         ));
     }
     match code.format {
@@ -254,44 +259,10 @@ impl RunningSubstitutes {
         modules: &[ProgramModule],
         devices: &[Device],
     ) -> Result<Arc<Self>> {
-        let mut executables = Vec::new();
-        for module in modules {
-            for executable in ModuleExecutable::list(module.file())? {
-                let number = executables.len() as u64 + 1;
-                executables.push((ModuleExecutable { number, ..executable }, module.file().clone()));
-            }
-        }
-        let names = |is_loaded: bool| {
-            let mut names = ExecutableNames::for_modules(modules.iter().map(|it| it.name().to_owned()));
-            for (executable, module) in &executables {
-                // One for another machine has no functions here.
-                let can_load = |it: &&Device| it.info().format(&executable.format).is_some();
-                let device = devices.iter().find(can_load).filter(|_| is_loaded);
-                let loaded = device.and_then(|it| executable.load_on(it, module).ok());
-                executable.name_in(&mut names, loaded.as_ref());
-            }
-            names
-        };
-        let mut known = names(false);
-        let mut resolved = known.resolve(&options.substitutions);
-        let is_name = |it: &Substitution| matches!(it.selector, Selector::Name(_));
-        let needs_functions = match &resolved {
-            Ok(it) => !it.unmatched.is_empty() || it.substitutions.iter().any(is_name),
-            Err(_) => true,
-        };
-        if needs_functions {
-            known = names(true);
-            resolved = known.resolve(&options.substitutions);
-        }
-        let mut resolved = resolved?;
-        if let Some(selector) = known.unknown(&resolved.substitutions) {
-            return Err(unused(selector, &known));
-        }
-        if let Some(build) = &options.build_substitutes {
-            build(&mut resolved)?;
-        }
-        let substitutes = ProgramSubstitutes::open(&resolved.substitutions)?;
-        Ok(Arc::new(Self { substitutes, executables, names: known }))
+        let executables = numbered(modules)?;
+        let (resolved, names) = resolve(options, modules, &executables, devices)?;
+        let substitutes = ProgramSubstitutes::open(&resolved)?;
+        Ok(Arc::new(Self { substitutes, executables, names }))
     }
 
     /// Replaces executables when a program creates them.
@@ -311,4 +282,64 @@ impl RunningSubstitutes {
     pub(super) fn check_used(&self) -> Result<()> {
         check_used(&self.substitutes, &self.names)
     }
+}
+
+/// The executables of all modules, numbered in their order.
+fn numbered(modules: &[ProgramModule]) -> Result<Vec<(ModuleExecutable, ModuleFile)>> {
+    let mut executables = Vec::new();
+    for module in modules {
+        for executable in ModuleExecutable::list(module.file())? {
+            let number = executables.len() as u64 + 1;
+            executables.push((ModuleExecutable { number, ..executable }, module.file().clone()));
+        }
+    }
+    Ok(executables)
+}
+
+/// The substitutions of the options with exact selectors and compiled sources, for programs of the same
+/// modules.
+pub(super) fn resolved(
+    options: &ProgramOptions,
+    modules: &[ProgramModule],
+    devices: &[Device],
+) -> Result<Vec<Substitution>> {
+    Ok(resolve(options, modules, &numbered(modules)?, devices)?.0)
+}
+
+fn resolve(
+    options: &ProgramOptions,
+    modules: &[ProgramModule],
+    executables: &[(ModuleExecutable, ModuleFile)],
+    devices: &[Device],
+) -> Result<(Vec<Substitution>, ExecutableNames)> {
+    let names = |is_loaded: bool| {
+        let mut names = ExecutableNames::for_modules(modules.iter().map(|it| it.name().to_owned()));
+        for (executable, module) in executables {
+            // One for another machine has no functions here.
+            let can_load = |it: &&Device| it.info().format(&executable.format).is_some();
+            let device = devices.iter().find(can_load).filter(|_| is_loaded);
+            let loaded = device.and_then(|it| executable.load_on(it, module).ok());
+            executable.name_in(&mut names, loaded.as_ref());
+        }
+        names
+    };
+    let mut known = names(false);
+    let mut resolved = known.resolve(&options.substitutions);
+    let is_name = |it: &Substitution| matches!(it.selector, Selector::Name(_));
+    let needs_functions = match &resolved {
+        Ok(it) => !it.unmatched.is_empty() || it.substitutions.iter().any(is_name),
+        Err(_) => true,
+    };
+    if needs_functions {
+        known = names(true);
+        resolved = known.resolve(&options.substitutions);
+    }
+    let mut resolved = resolved?;
+    if let Some(selector) = known.unknown(&resolved.substitutions) {
+        return Err(unused(selector, &known));
+    }
+    if let Some(build) = &options.build_substitutes {
+        build(&mut resolved)?;
+    }
+    Ok((resolved.substitutions, known))
 }

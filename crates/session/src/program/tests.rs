@@ -7,7 +7,7 @@ use rehal_base::{Context, Error, Result};
 use rehal_modules::check::{CheckModule, Failures};
 use rehal_vm::Module;
 
-use super::{Program, ProgramModule, ProgramOptions, modules};
+use super::{Program, ProgramModule, ProgramOptions, executables, modules};
 use crate::Profiling;
 
 /// The tests that a module exports: its functions without inputs and results. Each test runs in its own
@@ -54,12 +54,18 @@ impl ModuleTests {
         Self::new(options, modules::load(options)?)
     }
 
-    /// As [`ModuleTests::load`], with modules that have already been read.
+    /// As [`ModuleTests::load`], with modules that have already been read. Sources that replace executables
+    /// are compiled once, for all tests.
     pub fn new(options: &ProgramOptions, modules: Vec<ProgramModule>) -> Result<Self> {
         let tests = tests(modules.last().ok_or_else(modules::no_module)?)?;
         let (failures, first) = (Failures::default(), OnceLock::new());
-        let statistics = Mutex::default();
-        Ok(Self { options: options.clone(), modules, tests, failures, first, statistics })
+        let (mut options, statistics) = (options.clone(), Mutex::default());
+        if !options.substitutions.is_empty() {
+            let devices = options.devices.open()?;
+            options.substitutions = executables::resolved(&options, &modules, devices.devices())?;
+            options.build_substitutes = None;
+        }
+        Ok(Self { options, modules, tests, failures, first, statistics })
     }
 
     /// The name of the module.

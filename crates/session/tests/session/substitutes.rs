@@ -108,7 +108,11 @@ fn what_cannot_replace_an_executable_of_a_program_is_refused() {
     assert!(report.contains("substitute"), "{report}");
     let other = Replacement::file(fixture("cts/affine.embedded.elf"));
     let (code, report) = error(results(add4(), vec![Substitution::new(Selector::All, other)]));
-    assert!(code == StatusCode::NotFound && report.contains(FUNCTION), "{report}");
+    assert!(
+        code == StatusCode::NotFound && report.contains(&format!("it lacks functions '{FUNCTION}', 'mul_")),
+        "{report}"
+    );
+    assert!(report.contains("affine.embedded.elf' for executable 1"), "{report}");
     let both = [named(FUNCTION, "add4_swapped.elf"), replaced(Selector::Id(1), "add4_swapped.elf")].concat();
     let (code, report) = error(results(add4(), both));
     assert!(code == StatusCode::InvalidArgument && report.contains("by its id and by"), "{report}");
@@ -141,7 +145,13 @@ fn what_cannot_replace_an_executable_of_a_module_is_refused() {
         assert!(error.code() == code && report.contains(text), "{code:?}, {text}: {report}");
     };
     // One function of two; and the program creates it as an embedded ELF.
-    refused(named(FUNCTION, "add4_swapped.elf"), StatusCode::FailedPrecondition, "all 2 functions");
+    let only = format!(
+        "add4_swapped.elf' replaces function '{FUNCTION}' only, and the executable also has function 'mul_"
+    );
+    refused(named(FUNCTION, "add4_swapped.elf"), StatusCode::FailedPrecondition, &only);
+    let whole = named(&ModuleExecutable::list(&module).unwrap()[0].name(), "add4_swapped.elf");
+    let both = [named(FUNCTION, "nothing.mlir"), whole].concat();
+    refused(both, StatusCode::FailedPrecondition, "replace functions of one executable");
     let mut library = replaced(Selector::All, "add4_swapped.syslib.so");
     library[0].replacement.format = Some("system-elf-x86_64".into());
     refused(library, StatusCode::Incompatible, "system-elf-x86_64");
