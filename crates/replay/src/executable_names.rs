@@ -82,6 +82,9 @@ pub struct ResolvedSubstitutions {
     pub substitutions: Vec<Substitution>,
     /// The files of directories whose names are those of no executable.
     pub unmatched: Vec<PathBuf>,
+    /// The functions that a program dispatches, with their workgroups where its code has them as constants:
+    /// an entry for each dispatch. Empty for a capture.
+    pub dispatched: Vec<(String, Option<[u32; 3]>)>,
 }
 
 impl ExecutableNames {

@@ -456,17 +456,17 @@ impl Matching<'_> {
         };
         match [captured, format].map(without_sizes) {
             [Some(code), None] => format!(
-                "the captured executable is {code}, whose functions state no workgroup size: make the replacement \
-                 from a stub of this capture, which has the captured signature, or record the program compiled \
-                 for this CPU (llvm-cpu)"
+                "the executable is {code}, whose functions state no workgroup size: make the replacement from a \
+                 stub of the kernel in a capture, which has its signature, or compile the program for this CPU \
+                 (llvm-cpu)"
             ),
             [None, Some(code)] => format!(
                 "the replacement is {code}, whose functions state no workgroup size: compile it to '{}', as the \
-                 captured executable",
+                 executable",
                 captured.escape_debug()
             ),
-            _ => "compile the replacement from the same dispatch, with the same bindings and constants; a stub of this capture has \
-                  the captured signature"
+            _ => "compile the replacement from the same dispatch, with the same bindings and constants; a stub of \
+                  the kernel in a capture has its signature"
                 .into(),
         }
     }
@@ -485,7 +485,8 @@ impl Matching<'_> {
 
 /// Functions in errors: `function 'a'`, or `functions 'a', 'b'`.
 pub(crate) fn functions<'n>(names: impl Iterator<Item = &'n [u8]>) -> String {
-    let names: Vec<_> = names.map(|name| format!("'{}'", name.escape_ascii())).collect();
+    let names: Vec<_> =
+        names.map(|name| format!("'{}'", String::from_utf8_lossy(name).escape_debug())).collect();
     format!("function{} {}", if names.len() == 1 { "" } else { "s" }, names.join(", "))
 }
 

@@ -52,7 +52,7 @@ pub fn exercise(bytes: &[u8]) -> Reached {
         let read = ModuleFile::copy(&rewritten);
         assert!(read.is_ok(), "a rewritten module cannot be read: {:?}", read.err());
     }
-    let _ = file.calls_with_rodata("hal.executable.create");
+    let _ = file.calls_with_constants("hal.executable.create");
     let Ok(module) = Module::bytecode(file.clone()) else { return Reached::File };
     let shown = dump::assembly(&file, AssemblyOptions::default(), &mut nowhere);
     assert!(shown.is_ok(), "a verified module cannot be printed: {shown:?}");

@@ -214,14 +214,20 @@ fn names_of_segments_are_those_of_the_archive() {
 #[test]
 fn calls_name_the_segments_that_they_are_passed() {
     let file = read("simple_abs.vmfb");
-    let calls = file.calls_with_rodata("hal.executable.create").unwrap();
+    let calls = file.calls_with_constants("hal.executable.create").unwrap();
     assert_eq!(calls.len(), 1);
     let data = rodata(&file);
-    let segment = |argument: usize| calls[0][argument].map(|segment| &data[segment][..]);
+    let segment = |argument: usize| calls[0][argument].rodata.map(|segment| &data[segment][..]);
     assert_eq!(segment(2), Some(&b"embedded-elf-x86_64"[..]));
     assert_eq!(&segment(3).unwrap()[..4], b"\x7fELF");
     assert_eq!((segment(0), segment(1), segment(4)), (None, None, None));
-    assert!(file.calls_with_rodata("hal.nothing").unwrap().is_empty());
+    assert!(file.calls_with_constants("hal.nothing").unwrap().is_empty());
+    // The function is the result of a call with its name.
+    let [dispatch] = &file.calls_with_constants("hal.command_buffer.dispatch").unwrap()[..] else {
+        panic!("one")
+    };
+    assert!(data[dispatch[2].rodata.unwrap()].starts_with(b"abs_dispatch_0"));
+    assert_eq!([3, 4, 5].map(|it| dispatch[it].integer), [Some(1); 3]);
 }
 
 #[test]

@@ -145,16 +145,27 @@ impl SubstituteCompiler {
         self.compile(&mut resolved.substitutions)
     }
 
-    /// The same for a program or a module, which keeps its workgroup counts: notes those that sources need.
+    /// The same for a program or a module, which keeps its workgroup counts: notes those that sources need
+    /// instead of them.
     pub(crate) fn build_for_program(&self, resolved: &mut ResolvedSubstitutions) -> Result<()> {
         self.build(resolved)?;
         for Substitution { replacement, .. } in &resolved.substitutions {
             let source = replacement.name.as_deref().unwrap_or("the replacement");
-            for (function, [x, y, z]) in &replacement.workgroup_counts {
+            for (function, needed) in &replacement.workgroup_counts {
+                let dispatched = resolved.dispatched.iter().filter(|it| it.0 == *function);
+                let dispatched: Vec<_> = dispatched.map(|it| it.1).collect();
+                if !dispatched.is_empty() && dispatched.iter().all(|it| it.as_ref() == Some(needed)) {
+                    continue;
+                }
+                let text = |[x, y, z]: &[u32; 3]| format!("{x}x{y}x{z}");
+                let (needed, other) = (text(needed), dispatched.iter().flatten().find(|it| *it != needed));
+                let outcome = match other {
+                    Some(other) => format!("dispatches {}: the results are wrong", text(other)),
+                    None => "computes its own count: if they differ, the results are wrong".into(),
+                };
                 output::note(&format!(
-                    "note: '{source}' needs {x}x{y}x{z} workgroups for '{function}', and the program \
-                     dispatches with its own count: if they differ, the results are wrong. Use rehal compile \
-                     --substitute if the source was tiled differently"
+                    "note: '{source}' needs {needed} workgroups for '{function}', and the program {outcome}. Use rehal \
+                     compile --substitute if the source was tiled differently"
                 ));
             }
         }

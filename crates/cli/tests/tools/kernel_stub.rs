@@ -416,7 +416,7 @@ fn replacements_that_do_not_fit_are_refused_with_what_to_do() {
     stub(&["--no_run"], ADD, &native, &of_native);
     for error in refused(&bytecode, of_native.to_str().unwrap()) {
         assert!(error.contains("workgroup_size=[0,0,0]"), "{error}");
-        assert!(error.contains("\n  try: the captured executable is VMVX bytecode"), "{error}");
+        assert!(error.contains("\n  try: the executable is VMVX bytecode"), "{error}");
     }
     for (name, bytes) in [("text.so", "text"), ("unknown.so", "\u{1}\u{2}\u{3}\u{4}")] {
         let [run, compare] = refused(&native, &scratch.file(name, bytes));

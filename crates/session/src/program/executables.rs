@@ -22,6 +22,11 @@ const CREATE: &str = "hal.executable.create";
 const FORMAT: usize = 2;
 const DATA: usize = 3;
 
+/// The import with which they dispatch functions, and positions of its arguments.
+const DISPATCH: &str = "hal.command_buffer.dispatch";
+const FUNCTION: usize = 2;
+const WORKGROUPS: [usize; 3] = [3, 4, 5];
+
 /// An executable of a compiled module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -41,8 +46,8 @@ impl ModuleExecutable {
     pub fn list(module: &ModuleFile) -> Result<Vec<Self>> {
         let names = module.rodata_names();
         let mut executables: Vec<Self> = Vec::new();
-        for call in module.calls_with_rodata(CREATE)? {
-            let segment = |argument: usize| call.get(argument).copied().flatten();
+        for call in module.calls_with_constants(CREATE)? {
+            let segment = |argument: usize| call.get(argument)?.rodata;
             let Some(data) = segment(DATA) else { continue };
             if executables.iter().any(|it| it.segment == data) {
                 continue;
@@ -113,6 +118,18 @@ impl ModuleExecutable {
     }
 }
 
+/// The functions that a module dispatches, with their workgroups if these are constant.
+fn dispatched(module: &ModuleFile) -> Result<Vec<(String, Option<[u32; 3]>)>> {
+    let calls = module.calls_with_constants(DISPATCH)?;
+    let dispatched = calls.iter().filter_map(|call| {
+        let name = module.rodata(call.get(FUNCTION)?.rodata?)?;
+        let name = String::from_utf8_lossy(module.bytes().get(name.range)?).into_owned();
+        let [x, y, z] = WORKGROUPS.map(|it| call.get(it)?.integer);
+        Some((name, x.zip(y).zip(z).map(|((x, y), z)| [x, y, z])))
+    });
+    Ok(dispatched.collect())
+}
+
 /// An executable that [`substitute_executables`] has considered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -164,6 +181,7 @@ pub fn substitute_executables(
         check_whole(&resolved.substitutions, executable.number, loaded.executable())
             .context(|| place(executable))?;
     }
+    resolved.dispatched = dispatched(module)?;
     build(&mut resolved)?;
     let substitutes = ProgramSubstitutes::open(&resolved.substitutions)?;
     let mut others = Vec::new();
@@ -337,6 +355,9 @@ fn resolve(
     let mut resolved = resolved?;
     if let Some(selector) = known.unknown(&resolved.substitutions) {
         return Err(unused(selector, &known));
+    }
+    for module in modules {
+        resolved.dispatched.extend(dispatched(module.file())?);
     }
     if let Some(build) = &options.build_substitutes {
         build(&mut resolved)?;

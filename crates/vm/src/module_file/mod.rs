@@ -19,7 +19,7 @@ use rehal_base::flatbuffer::{self, Envelope, Table};
 use rehal_base::{Fault, FormatError, HostMemory, MappedFile, Result};
 
 pub use debug::{DebugDatabase, FunctionSourceMap, Location};
-pub use uses::RodataArguments;
+pub use uses::{KnownArgument, KnownArguments};
 pub(crate) use views::RawDescriptor;
 pub use views::{
     Attribute, BytecodeVersion, Dependency, Export, Features, FunctionDescriptor, Import, RodataSegment,

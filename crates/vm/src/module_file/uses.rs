@@ -1,4 +1,4 @@
-//! Which constant data a module passes to a function that it imports.
+//! Which constants a module passes to a function that it imports.
 
 use std::collections::HashMap;
 
@@ -6,20 +6,28 @@ use rehal_base::Result;
 use smallvec::SmallVec;
 
 use super::ModuleFile;
-use crate::ValueKind;
-use crate::instruction::{FieldValue, Instruction};
+use crate::instruction::{FieldValue, Instruction, List};
 use crate::operation::{Field, Op};
-use crate::verify::{IMPORT_BIT, MOVE_BIT};
+use crate::verify::{IMPORT_BIT, MOVE_BIT, REF_BIT};
 
-/// A call of an imported function: for each argument register, the rodata segment that was loaded into it
-/// last, if a segment was.
-pub type RodataArguments = SmallVec<[Option<usize>; 8]>;
+/// What is known of an argument.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KnownArgument {
+    /// The rodata segment that was loaded into its register last; of a result, the only one that its call was
+    /// passed.
+    pub rodata: Option<usize>,
+    /// The 32-bit constant, in the block that loads it.
+    pub integer: Option<u32>,
+}
+
+/// A call of an imported function, by argument registers.
+pub type KnownArguments = SmallVec<[KnownArgument; 8]>;
 
 impl ModuleFile {
     /// The calls of the import `name`, such as `hal.executable.create`, in the order of the code. Registers
-    /// are followed in that order, not along branches: the compiler loads a constant in the block that uses
+    /// are followed in that order, not along branches: the compiler loads a segment in the block that uses
     /// it, or in one before. Fails if an instruction cannot be decoded.
-    pub fn calls_with_rodata(&self, name: &str) -> Result<Vec<RodataArguments>> {
+    pub fn calls_with_constants(&self, name: &str) -> Result<Vec<KnownArguments>> {
         let Some(import) = self.imports().position(|import| import.full_name == name) else {
             return Ok(Vec::new());
         };
@@ -31,8 +39,9 @@ impl ModuleFile {
             let mut offset = 0;
             while offset < bytecode.len() {
                 let instruction = Instruction::read(bytecode, offset)?;
-                if let Some(arguments) = call_of(&instruction, import) {
-                    calls.push(arguments.map(|register| registers.segment(register)).collect());
+                if let Some(arguments) = arguments(&instruction).filter(|_| instruction.ordinal(0) == import)
+                {
+                    calls.push(arguments.iter().map(|register| registers.get(register)).collect());
                 }
                 registers.follow(&instruction);
                 offset = instruction.end;
@@ -42,48 +51,56 @@ impl ModuleFile {
     }
 }
 
-/// The argument registers of a plain call of this function, not of a variadic one.
-fn call_of<'a>(instruction: &Instruction<'a>, function: u32) -> Option<impl Iterator<Item = u16> + use<'a>> {
-    let is_call = matches!(instruction.operation.op, Op::Call | Op::CallYieldable);
-    (is_call && instruction.ordinal(0) == function).then(|| instruction.list(1).iter())
+/// The argument registers of a call.
+fn arguments<'a>(instruction: &Instruction<'a>) -> Option<List<'a>> {
+    match instruction.operation.op {
+        Op::Call | Op::CallYieldable => Some(instruction.list(1)),
+        Op::CallVariadic | Op::CallVariadicYieldable => Some(instruction.list(2)),
+        _ => None,
+    }
 }
 
-/// The segments in the registers of a function.
+/// What is known of the registers of a function.
 #[derive(Default)]
-struct Registers(HashMap<u16, usize>);
+struct Registers(HashMap<u16, KnownArgument>);
 
 impl Registers {
-    fn segment(&self, register: u16) -> Option<usize> {
-        self.0.get(&(register & !MOVE_BIT)).copied()
+    fn get(&self, register: u16) -> KnownArgument {
+        self.0.get(&(register & !MOVE_BIT)).copied().unwrap_or_default()
     }
 
-    fn set(&mut self, register: u16, segment: Option<usize>) {
-        let register = register & !MOVE_BIT;
-        match segment {
-            Some(segment) => self.0.insert(register, segment),
-            None => self.0.remove(&register),
-        };
+    fn set(&mut self, register: u16, known: KnownArgument) {
+        self.0.insert(register & !MOVE_BIT, known);
+        if register & REF_BIT == 0 {
+            // It may be the first half of 64 bits.
+            self.0.remove(&(register + 1));
+        }
     }
 
-    /// What the instruction writes: a segment, a copy of a register, or something else.
     fn follow(&mut self, instruction: &Instruction<'_>) {
-        let written = match instruction.operation.op {
-            Op::ConstRefRodata => Some(instruction.ordinal(0) as usize),
-            Op::AssignRef => self.segment(instruction.register(0)),
-            _ => None,
-        };
+        let mut written = KnownArgument::default();
+        match instruction.operation.op {
+            Op::ConstRefRodata => written.rodata = Some(instruction.ordinal(0) as usize),
+            Op::AssignRef => written = self.get(instruction.register(0)),
+            Op::ConstI32Zero => written.integer = Some(0),
+            Op::ConstI32 => written.integer = Some(instruction.bits(0) as u32),
+            Op::Block => self.0.retain(|register, _| register & REF_BIT != 0),
+            _ => {
+                let passed = arguments(instruction).map(|it| it.iter().filter_map(|it| self.get(it).rodata));
+                let passed: SmallVec<[usize; 2]> = passed.into_iter().flatten().collect();
+                written.rodata = passed.first().copied().filter(|_| passed.len() == 1);
+            }
+        }
         for (field, value) in instruction.operation.fields.iter().zip(&instruction.values) {
             match (field, value) {
-                (Field::Write(ValueKind::Ref), FieldValue::Register(register)) => {
-                    self.set(*register, written);
-                }
+                (Field::Write(_), FieldValue::Register(register)) => self.set(*register, written),
                 (Field::Results, FieldValue::List(list)) => {
-                    list.iter().for_each(|register| self.set(register, None));
+                    list.iter().for_each(|register| self.set(register, written));
                 }
                 // Block arguments; which branch is taken is not known.
                 (Field::Moves, FieldValue::Moves(list)) => {
-                    let moved: Vec<_> = list.pairs().map(|(from, to)| (self.segment(from), to)).collect();
-                    moved.into_iter().for_each(|(segment, to)| self.set(to, segment));
+                    let moved: Vec<_> = list.pairs().map(|(from, to)| (self.get(from), to)).collect();
+                    moved.into_iter().for_each(|(known, to)| self.set(to, known));
                 }
                 _ => {}
             }
