@@ -82,9 +82,19 @@ pub struct ResolvedSubstitutions {
     pub substitutions: Vec<Substitution>,
     /// The files of directories whose names are those of no executable.
     pub unmatched: Vec<PathBuf>,
-    /// The functions that a program dispatches, with their workgroups where its code has them as constants:
-    /// an entry for each dispatch. Empty for a capture.
-    pub dispatched: Vec<(String, Option<[u32; 3]>)>,
+    /// The dispatches of the program or the capture.
+    pub dispatched: Vec<DispatchedFunction>,
+}
+
+/// What is known of a dispatch before a program or a capture runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DispatchedFunction {
+    /// The name of the function.
+    pub name: String,
+    /// Its workgroups, if they are constant.
+    pub workgroups: Option<[u32; 3]>,
+    /// Bytes of its bindings, if they are constant. Of a program, others may precede them.
+    pub binding_bytes: Vec<Option<u64>>,
 }
 
 impl ExecutableNames {
@@ -313,7 +323,15 @@ impl ResolvedSubstitutions {
                 Err(_) => {}
             }
         }
-        let resolved = resolved?;
+        let mut resolved = resolved?;
+        plan.distinct_dispatches(|it, _| {
+            resolved.dispatched.push(DispatchedFunction {
+                name: String::from_utf8_lossy(it.name).into_owned(),
+                workgroups: it.workgroup_count,
+                binding_bytes: it.bindings.iter().map(|it| Some(it.length)).collect(),
+            });
+            Ok(())
+        })?;
         match names.unknown(&resolved.substitutions) {
             Some(selector) => Err(nothing_selected(selector, plan, &names)),
             None => Ok(resolved),

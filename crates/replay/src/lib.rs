@@ -70,7 +70,7 @@ pub use decode::{buffer_ref, decode};
 pub use dispatches::{PlannedBinding, PlannedDispatch};
 pub use effects::{CHANGE_BYTES, ChangeTracker, TrackedBinding, distinct_bytes, merged, without};
 pub use encode::encode_payload;
-pub use executable_names::{ExecutableNames, Named, ResolvedSubstitutions};
+pub use executable_names::{DispatchedFunction, ExecutableNames, Named, ResolvedSubstitutions};
 pub use fast_forward::{FastForward, VariedBytes, VariedPiece};
 pub use files::{FileRemap, FileWrites, resolve_path};
 pub use host_reads::{DEFAULT_BYTES_LIMIT, HostReadLog};

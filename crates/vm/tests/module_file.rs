@@ -228,6 +228,7 @@ fn calls_name_the_segments_that_they_are_passed() {
     };
     assert!(data[dispatch[2].rodata.unwrap()].starts_with(b"abs_dispatch_0"));
     assert_eq!([3, 4, 5].map(|it| dispatch[it].integer), [Some(1); 3]);
+    assert_eq!(dispatch.last().unwrap().integer, Some(4));
 }
 
 #[test]

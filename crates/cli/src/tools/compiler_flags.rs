@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rehal_base::Result;
 use rehal_session::{
-    Compilation, Compiled, Compiler, CompilerOptions, CompilerSetup, DeviceGroup, ModuleSource, Plan,
-    ResolvedSubstitutions, Substitution, build_substitutes, compile_dispatches, drivers, is_program_source,
-    target_flags,
+    Compilation, Compiled, Compiler, CompilerOptions, CompilerSetup, DeviceGroup, DispatchedFunction,
+    ModuleSource, Plan, ResolvedSubstitutions, Substitution, build_substitutes, compile_dispatches, drivers,
+    is_program_source, target_flags,
 };
 
 use crate::flags::{DEVICE, Flag, Flags, Group, List, Refusal, read, size, time};
@@ -142,7 +142,7 @@ impl SubstituteCompiler {
         for path in &resolved.unmatched {
             output::note(&format!("note: '{}' has the name of no executable", path.display()));
         }
-        self.compile(&mut resolved.substitutions)
+        self.compile(&mut resolved.substitutions, &resolved.dispatched)
     }
 
     /// The same for a program or a module, which keeps its workgroup counts: notes those that sources need
@@ -152,8 +152,8 @@ impl SubstituteCompiler {
         for Substitution { replacement, .. } in &resolved.substitutions {
             let source = replacement.name.as_deref().unwrap_or("the replacement");
             for (function, needed) in &replacement.workgroup_counts {
-                let dispatched = resolved.dispatched.iter().filter(|it| it.0 == *function);
-                let dispatched: Vec<_> = dispatched.map(|it| it.1).collect();
+                let dispatched = resolved.dispatched.iter().filter(|it| it.name == *function);
+                let dispatched: Vec<_> = dispatched.map(|it| it.workgroups).collect();
                 if !dispatched.is_empty() && dispatched.iter().all(|it| it.as_ref() == Some(needed)) {
                     continue;
                 }
@@ -172,14 +172,18 @@ impl SubstituteCompiler {
         Ok(())
     }
 
-    /// Compiles the sources.
-    pub(crate) fn compile(&self, substitutions: &mut [Substitution]) -> Result<()> {
+    /// Compiles the sources, which must be for the bindings of the dispatches.
+    pub(crate) fn compile(
+        &self,
+        substitutions: &mut [Substitution],
+        dispatched: &[DispatchedFunction],
+    ) -> Result<()> {
         if !substitutions.is_empty() {
             interrupts::handle();
         }
         build_substitutes(substitutions, &CompilerOptions::default(), |_, messages| output::note(messages))?;
         let mut compiler = || checked(&self.setup);
-        compile_dispatches(substitutions, &self.arguments, &mut compiler, |_, messages| {
+        compile_dispatches(substitutions, dispatched, &self.arguments, &mut compiler, |_, messages| {
             output::note(messages);
         })
     }

@@ -501,6 +501,29 @@ fn workgroup_counts_that_a_program_does_not_have_are_noted() {
     }
 }
 
+/// It would access other memory.
+#[test]
+fn sources_for_larger_bindings_are_refused_before_they_are_compiled() {
+    let work = Work::new();
+    work.compile(&["--iree-hal-dump-executable-sources-to=s", "--iree-hal-link-executables=false"]);
+    let program = ["iree-run-module", "--module=p.vmfb", "--function=double", "--input=4x8xf32=3"];
+    let ran = work.run(&[&program[..], &["--device_replay_output=c.ireereplay"]].concat());
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let text = fs::read_to_string(work.path("s").join(format!("my_{DOUBLE}.mlir"))).unwrap();
+    work.write("larger.mlir", &text.replace("32xf32", "33xf32").replace("sizes = [32]", "sizes = [33]"));
+    let flag = |name: &str| format!("--{name}={DOUBLE}=larger.mlir");
+    for words in [
+        [&program[..], &[&flag("executable_substitution")]].concat(),
+        vec!["rehal", "substitute", "p.vmfb", "-o", "new.vmfb", &flag("executable")],
+        vec!["rehal", "run", "c.ireereplay", &flag("replay_executable_substitution")],
+        vec!["rehal", "verify", "c.ireereplay", &flag("replay_executable_substitution")],
+    ] {
+        let ran = work.run(&[&words[..], &["--compiler=nothing"]].concat());
+        let message = "of 'larger.mlir' accesses 132 bytes of binding 0, of which 128 are bound";
+        assert!(ran.status == Some(1) && ran.stderr.contains(message), "{words:?}: {}", ran.stderr);
+    }
+}
+
 #[test]
 fn files_of_functions_do_not_replace_an_executable_of_a_module() {
     let work = Work::new();

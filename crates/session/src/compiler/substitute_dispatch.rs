@@ -4,16 +4,18 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use rehal_base::{Context, Error, Result};
-use rehal_replay::{Code, Substitution};
+use rehal_replay::{Code, DispatchedFunction, Substitution};
 
 use super::text;
 use super::{CompiledDispatch, Compiler};
 
 /// Compiles each replacement that is MLIR to a binary, which replaces the functions that it has, with more
 /// flags of the compiler. `compiler` is asked for once there is one; `messages` receives what the compiler
-/// prints, by source.
+/// prints, by source. Fails if a source is for larger bindings than it is dispatched with: it would access
+/// other memory.
 pub fn compile_dispatches(
     substitutions: &mut [Substitution],
+    dispatched: &[DispatchedFunction],
     flags: &[OsString],
     compiler: &mut dyn FnMut() -> Result<Compiler>,
     mut messages: impl FnMut(&Path, &str),
@@ -27,6 +29,7 @@ pub fn compile_dispatches(
         }
         let path = path.clone();
         let place = || format!("the substitute for {}", substitution.selector);
+        check_bindings(&path, dispatched).context(place)?;
         let compiler = match &found {
             Some(compiler) => compiler,
             None => found.insert(compiler().context(place)?),
@@ -38,6 +41,35 @@ pub fn compile_dispatches(
         let format = replacement.format.take();
         *replacement = compiled.into_replacement(path.display().to_string());
         replacement.format = format;
+    }
+    Ok(())
+}
+
+/// Compares the bindings of a source, as far as its text says their sizes, with those of dispatches.
+fn check_bindings(path: &Path, dispatched: &[DispatchedFunction]) -> Result<()> {
+    // Bytecode does not say.
+    let Ok(text) = std::fs::read_to_string(path) else { return Ok(()) };
+    let executables = text::executables(&text);
+    for function in executables.iter().flat_map(|it| &it.variants).flat_map(|it| &it.functions) {
+        let needed = &function.binding_bytes;
+        for it in dispatched.iter().filter(|it| it.name == function.name) {
+            // The bindings are the last ones.
+            let Some(first) = it.binding_bytes.len().checked_sub(needed.len()) else { continue };
+            let pairs = needed.iter().zip(&it.binding_bytes[first..]).enumerate();
+            for (index, (needed, bound)) in pairs {
+                if let (Some(needed), Some(bound)) = (needed, bound)
+                    && needed > bound
+                {
+                    let (path, name) = (path.display(), function.name.escape_debug());
+                    let message = format!(
+                        "function '{name}' of '{path}' accesses {needed} bytes of binding {index}, of which {bound} are bound"
+                    );
+                    return Err(
+                        Error::invalid_argument(message).advise("write it for the shapes of the dispatch")
+                    );
+                }
+            }
+        }
     }
     Ok(())
 }

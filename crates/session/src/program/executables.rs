@@ -6,8 +6,8 @@ use rehal_base::{Context, Error, FileKind, Result};
 use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, FunctionInfo};
 use rehal_modules::hal;
 use rehal_replay::{
-    ExecutableNames, ProgramSubstitutes, REPLACE_WHOLE, ResolvedSubstitutions, Selector, Substitution,
-    check_whole,
+    DispatchedFunction, ExecutableNames, ProgramSubstitutes, REPLACE_WHOLE, ResolvedSubstitutions, Selector,
+    Substitution, check_whole,
 };
 use rehal_vm::ModuleFile;
 
@@ -26,6 +26,9 @@ const DATA: usize = 3;
 const DISPATCH: &str = "hal.command_buffer.dispatch";
 const FUNCTION: usize = 2;
 const WORKGROUPS: [usize; 3] = [3, 4, 5];
+/// Constants follow, then bindings, each of several arguments.
+const BEFORE_CONSTANTS: usize = 7;
+const BINDING: usize = 5;
 
 /// An executable of a compiled module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,14 +121,20 @@ impl ModuleExecutable {
     }
 }
 
-/// The functions that a module dispatches, with their workgroups if these are constant.
-fn dispatched(module: &ModuleFile) -> Result<Vec<(String, Option<[u32; 3]>)>> {
+/// The dispatches of a module.
+fn dispatched(module: &ModuleFile) -> Result<Vec<DispatchedFunction>> {
     let calls = module.calls_with_constants(DISPATCH)?;
     let dispatched = calls.iter().filter_map(|call| {
         let name = module.rodata(call.get(FUNCTION)?.rodata?)?;
         let name = String::from_utf8_lossy(module.bytes().get(name.range)?).into_owned();
-        let [x, y, z] = WORKGROUPS.map(|it| call.get(it)?.integer);
-        Some((name, x.zip(y).zip(z).map(|((x, y), z)| [x, y, z])))
+        let [x, y, z] = WORKGROUPS.map(|it| u32::try_from(call.get(it)?.integer?).ok());
+        let bindings = call.get(BEFORE_CONSTANTS..)?.rchunks_exact(BINDING).rev();
+        Some(DispatchedFunction {
+            name,
+            workgroups: x.zip(y).zip(z).map(|((x, y), z)| [x, y, z]),
+            // Length, the last argument of each; -1 is all of a buffer.
+            binding_bytes: bindings.map(|it| it.last()?.integer.filter(|it| *it != u64::MAX)).collect(),
+        })
     });
     Ok(dispatched.collect())
 }

@@ -16,8 +16,8 @@ pub struct KnownArgument {
     /// The rodata segment that was loaded into its register last; of a result, the only one that its call was
     /// passed.
     pub rodata: Option<usize>,
-    /// The 32-bit constant, in the block that loads it.
-    pub integer: Option<u32>,
+    /// The constant, in the block that loads it.
+    pub integer: Option<u64>,
 }
 
 /// A call of an imported function, by argument registers.
@@ -82,8 +82,8 @@ impl Registers {
         match instruction.operation.op {
             Op::ConstRefRodata => written.rodata = Some(instruction.ordinal(0) as usize),
             Op::AssignRef => written = self.get(instruction.register(0)),
-            Op::ConstI32Zero => written.integer = Some(0),
-            Op::ConstI32 => written.integer = Some(instruction.bits(0) as u32),
+            Op::ConstI32Zero | Op::ConstI64Zero => written.integer = Some(0),
+            Op::ConstI32 | Op::ConstI64 => written.integer = Some(instruction.bits(0)),
             Op::Block => self.0.retain(|register, _| register & REF_BIT != 0),
             _ => {
                 let passed = arguments(instruction).map(|it| it.iter().filter_map(|it| self.get(it).rodata));

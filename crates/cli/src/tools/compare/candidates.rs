@@ -34,7 +34,7 @@ impl Candidate {
             return Ok(Replacement::bytes(bytes).named(shown));
         }
         let mut substitutions = [self.substitution(function)];
-        compiler.compile(&mut substitutions)?;
+        compiler.compile(&mut substitutions, &[])?;
         let [Substitution { replacement, .. }] = substitutions;
         Ok(replacement)
     }
