@@ -62,6 +62,18 @@ pub enum WorkgroupSchedule {
     },
 }
 
+/// What runs in place of a function of an executable.
+#[derive(Clone)]
+pub struct ReplacedFunction {
+    /// The code.
+    pub executable: Executable,
+    /// The ordinal of the function there.
+    pub function: u32,
+    /// The workgroups that it needs, if it says so: instead of those of a dispatch that does not read their
+    /// count from a buffer.
+    pub workgroup_count: Option<[u32; 3]>,
+}
+
 /// The reflected properties of a function of an executable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionInfo {

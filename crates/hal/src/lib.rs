@@ -94,7 +94,8 @@ pub use device_uri::DeviceUri;
 pub use driver::{DeviceDescription, DeviceSection, Driver, DriverBackend};
 pub use event::{Event, EventBackend};
 pub use executable::{
-    Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter, WorkgroupSchedule,
+    Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter, ReplacedFunction,
+    WorkgroupSchedule,
 };
 pub use fence::Fence;
 pub use file::{File, FileBackend, HostFile};

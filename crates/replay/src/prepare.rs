@@ -4,7 +4,7 @@ use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode};
 use rehal_capture::payload::Function;
 use rehal_hal::{
     CachingMode, CreateOp, Device, DeviceGroup, Executable, ExecutableParams, FunctionInfo,
-    FunctionParameter, HostOp, Indexed, PrepareExecutable, WorkgroupSchedule,
+    FunctionParameter, HostOp, Indexed, PrepareExecutable, ReplacedFunction, WorkgroupSchedule,
 };
 
 use crate::substitute::{Layer, NO_EXECUTABLE, ReplacementCode, Replacements};
@@ -207,19 +207,23 @@ fn prepare_one(device: &Device, params: &ExecutableParams<'_>) -> Result<Executa
     })
 }
 
-/// Prepares what runs in place of `original`, which has been prepared with `params`: for each of its
-/// functions, the code and the function there.
+/// Prepares what runs in place of each function of `original`, which has been prepared with `params`.
 pub(crate) fn replace(
     device: &Device,
     params: &ExecutableParams<'_>,
     original: &Executable,
     id: u64,
     layers: &[Layer<'_>],
-) -> Result<Vec<(Executable, u32)>> {
+) -> Result<Vec<ReplacedFunction>> {
     let wanted = Wanted::from_executable(original);
     let matching = Matching { id, wanted, prepared: Some(original), device, params: *params };
-    let Prepared { parts, functions, .. } = matching.all(layers)?;
-    Ok(functions.into_iter().map(|(part, function)| (parts[part].clone(), function)).collect())
+    let prepared = matching.all(layers)?;
+    let replaced = |(&(part, function), workgroup_count): (&(usize, u32), _)| ReplacedFunction {
+        executable: prepared.parts[part].clone(),
+        function,
+        workgroup_count,
+    };
+    Ok(prepared.functions.iter().zip(prepared.workgroup_counts(layers)?).map(replaced).collect())
 }
 
 /// A function that must be found in the code that runs.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rehal_base::{Context, Error, MappedFile, Result};
-use rehal_hal::{Device, Executable, ExecutableParams};
+use rehal_hal::{Device, Executable, ExecutableParams, ReplacedFunction};
 
 use crate::prepare::functions;
 use crate::{ExecutableNames, ExecutableRecord, Plan, prepare};
@@ -276,7 +276,7 @@ impl ProgramSubstitutes {
     }
 
     /// What runs in place of each function of `original`, the executable `id` of a program, which has been
-    /// prepared with `params`: the code, and the ordinal of the function there. `None` if it is not selected.
+    /// prepared with `params`. `None` if it is not selected.
     ///
     /// A replacement whose format is not stated has that of `params` if `keeps_format`; otherwise the device
     /// infers it.
@@ -290,7 +290,7 @@ impl ProgramSubstitutes {
         params: &ExecutableParams<'_>,
         original: &Executable,
         keeps_format: bool,
-    ) -> Result<Option<Vec<(Executable, u32)>>> {
+    ) -> Result<Option<Vec<ReplacedFunction>>> {
         let names = || original.functions().iter().map(|function| function.name.as_bytes());
         let selecting: Vec<_> = (self.selected.iter().zip(&self.is_used))
             .filter_map(|((it, replacement), is_used)| {

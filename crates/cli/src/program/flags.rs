@@ -224,7 +224,7 @@ impl Options {
         program.module_mode = flags.get(&MODULE_MODE);
         program.substitutions = flags.list(&EXECUTABLE_SUBSTITUTION);
         let compiler = SubstituteCompiler::from_flags(flags);
-        program.build_substitutes = Some(Arc::new(move |resolved| compiler.build_for_program(resolved)));
+        program.build_substitutes = Some(Arc::new(move |resolved| compiler.build(resolved)));
         // What replacements write next to a buffer is not to reach other memory of the process.
         let guards_buffers = !program.substitutions.is_empty();
         let expectations = Expectations { guards_buffers, ..Expectations::default() };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rehal_base::Result;
+use rehal_base::{Error, Result};
 use rehal_session::{
     Compilation, Compiled, Compiler, CompilerOptions, CompilerSetup, DeviceGroup, DispatchedFunction,
     ModuleSource, Plan, ResolvedSubstitutions, Substitution, build_substitutes, compile_dispatches, drivers,
@@ -145,28 +145,28 @@ impl SubstituteCompiler {
         self.compile(&mut resolved.substitutions, &resolved.dispatched)
     }
 
-    /// The same for a program or a module, which keeps its workgroup counts: notes those that sources need
-    /// instead of them.
-    pub(crate) fn build_for_program(&self, resolved: &mut ResolvedSubstitutions) -> Result<()> {
+    /// The same for a module that is written, whose code has its workgroup counts: fails if a source needs
+    /// other ones, and notes what a source needs if the module computes them.
+    pub(crate) fn build_for_module(&self, resolved: &mut ResolvedSubstitutions) -> Result<()> {
         self.build(resolved)?;
+        let advice = "compile the program with the source: rehal compile --substitute=NAME=FILE";
         for Substitution { replacement, .. } in &resolved.substitutions {
             let source = replacement.name.as_deref().unwrap_or("the replacement");
             for (function, needed) in &replacement.workgroup_counts {
                 let dispatched = resolved.dispatched.iter().filter(|it| it.name == *function);
                 let dispatched: Vec<_> = dispatched.map(|it| it.workgroups).collect();
-                if !dispatched.is_empty() && dispatched.iter().all(|it| it.as_ref() == Some(needed)) {
-                    continue;
-                }
                 let text = |[x, y, z]: &[u32; 3]| format!("{x}x{y}x{z}");
-                let (needed, other) = (text(needed), dispatched.iter().flatten().find(|it| *it != needed));
-                let outcome = match other {
-                    Some(other) => format!("dispatches {}: the results are wrong", text(other)),
-                    None => "computes its own count: if they differ, the results are wrong".into(),
-                };
-                output::note(&format!(
-                    "note: '{source}' needs {needed} workgroups for '{function}', and the program {outcome}. Use rehal \
-                     compile --substitute if the source was tiled differently"
-                ));
+                let needs = format!("'{source}' needs {} workgroups for '{function}', and", text(needed));
+                if let Some(other) = dispatched.iter().flatten().find(|it| *it != needed) {
+                    let message = format!("{needs} the module dispatches {}", text(other));
+                    return Err(Error::failed_precondition(message).advise(advice));
+                }
+                if dispatched.is_empty() || dispatched.contains(&None) {
+                    output::note(&format!(
+                        "note: {needs} the module computes its own count: if they differ, the results are wrong; \
+                         then {advice}"
+                    ));
+                }
             }
         }
         Ok(())

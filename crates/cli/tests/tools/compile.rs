@@ -471,31 +471,28 @@ fn dumped_dispatches_replace_captured_executables() {
     );
 }
 
-/// A program keeps its workgroup counts, so that a variant that needs others computes something else.
+/// A program dispatches a variant with the workgroups that it needs. A module keeps its own.
 #[test]
-fn workgroup_counts_that_a_program_does_not_have_are_noted() {
+fn workgroup_counts_of_variants_are_applied_or_refused() {
     let work = Work::new();
     work.compile(&["--iree-hal-link-executables=false", "--iree-hal-dump-executable-configurations-to=c"]);
     let program = ["iree-run-module", "--module=p.vmfb", "--function=double", "--input=4x8xf32=3"];
-    let module = ["rehal", "substitute", "p.vmfb", "-o", "new.vmfb"];
-    for (tile, note) in [
-        ("32", None),
-        (
-            "8",
-            Some(
-                "needs 4x1x1 workgroups for 'double_dispatch_0_elementwise_32_f32', and the program dispatches 1x1x1: ",
-            ),
-        ),
-    ] {
+    let expected = work.run(&program).stdout;
+    assert!(expected.contains("[6 6 6 6 6 6 6 6]"), "{expected}");
+    for tile in ["32", "8"] {
         work.edited("c", "configured_", "distribution = [32]", &format!("distribution = [{tile}]"));
         let [in_program, in_module] =
             ["executable_substitution", "executable"].map(|it| format!("--{it}={DOUBLE}=edited.mlir"));
-        for words in [[&program[..], &[&in_program]].concat(), [&module[..], &[&in_module]].concat()] {
-            let ran = work.run(&words);
-            assert_eq!(ran.status, Some(0), "{words:?}: {}", ran.stderr);
-            match note {
-                Some(note) => assert!(ran.stderr.contains(note), "{words:?}: {}", ran.stderr),
-                None => assert!(!ran.stderr.contains("workgroups"), "{words:?}: {}", ran.stderr),
+        let ran = work.run(&[&program[..], &[&in_program]].concat());
+        assert_eq!((&ran.stdout, ran.stderr.contains("workgroups")), (&expected, false), "{}", ran.stderr);
+        let ran = work.run(&["rehal", "substitute", "p.vmfb", "-o", &format!("{tile}.vmfb"), &in_module]);
+        match tile {
+            "32" => assert!(ran.status == Some(0) && !ran.stderr.contains("workgroups"), "{}", ran.stderr),
+            _ => {
+                let message = "'edited.mlir' needs 4x1x1 workgroups for 'double_dispatch_0_elementwise_32_f32', and \
+                               the module dispatches 1x1x1";
+                assert!(ran.status == Some(1) && ran.stderr.contains(message), "{}", ran.stderr);
+                assert!(!work.path("8.vmfb").exists());
             }
         }
     }

@@ -37,7 +37,12 @@ pub(super) fn dispatch_indirect(_state: &HalState, call: &mut Call<'_>) -> Resul
 /// The arguments that both forms share: the function, the constants and the bindings.
 fn record(call: &Call<'_>, workgroup_count: WorkgroupCount<&Buffer>, flags: DispatchFlags) -> Result<()> {
     let command_buffer: &CommandBuffer = handle(call, 0)?;
-    let (executable, function) = handle::<ProgramExecutable>(call, 1)?.function(function_of(call.i64(2)?)?);
+    let ordinal = function_of(call.i64(2)?)?;
+    let (executable, function, needed) = handle::<ProgramExecutable>(call, 1)?.function(ordinal);
+    let workgroup_count = match (workgroup_count, needed) {
+        (WorkgroupCount::Static(_), Some(needed)) => WorkgroupCount::Static(needed),
+        (workgroup_count, _) => workgroup_count,
+    };
     let constants = constants(call.span(7)?)?;
     let bindings = bindings(call.span(8)?)?;
     command_buffer.record(&Command::Dispatch(Dispatch {

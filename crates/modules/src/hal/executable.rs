@@ -1,17 +1,17 @@
 use std::sync::Arc;
 
 use rehal_base::{Error, Result};
-use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, WorkgroupSchedule};
+use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, ReplacedFunction, WorkgroupSchedule};
 use rehal_vm::Call;
 
 use super::HalState;
 use super::arguments::{bytes, handle, optional_bytes, text};
 use super::handle::Handle;
 
-/// What runs in place of an executable of a program, which has been prepared with these parameters: for each
-/// of its functions, the code and the function there. `None` if the program's own code runs.
+/// What runs in place of each function of an executable of a program, which has been prepared with these
+/// parameters. `None` if the program's own code runs.
 pub type Substitute = Arc<
-    dyn Fn(&Device, &ExecutableParams<'_>, &Executable) -> Result<Option<Vec<(Executable, u32)>>>
+    dyn Fn(&Device, &ExecutableParams<'_>, &Executable) -> Result<Option<Vec<ReplacedFunction>>>
         + Send
         + Sync,
 >;
@@ -20,14 +20,16 @@ pub type Substitute = Arc<
 pub struct ProgramExecutable {
     own: Executable,
     /// By ordinal of the own functions, if other code runs.
-    replaced: Option<Vec<(Executable, u32)>>,
+    replaced: Option<Vec<ReplacedFunction>>,
 }
 
 impl ProgramExecutable {
-    /// What runs for a function of the program.
-    pub(super) fn function(&self, ordinal: u32) -> (&Executable, u32) {
-        let replaced = self.replaced.as_ref().and_then(|functions| functions.get(ordinal as usize));
-        replaced.map_or((&self.own, ordinal), |(executable, function)| (executable, *function))
+    /// What runs for a function of the program, and the workgroups that it needs if other code does.
+    pub(super) fn function(&self, ordinal: u32) -> (&Executable, u32, Option<[u32; 3]>) {
+        match self.replaced.as_ref().and_then(|functions| functions.get(ordinal as usize)) {
+            Some(it) => (&it.executable, it.function, it.workgroup_count),
+            None => (&self.own, ordinal, None),
+        }
     }
 }
 

@@ -235,14 +235,14 @@ fn other_code(
     let Some(code) = substitutes.code_for(executable.number, own) else { return Ok(None) };
     let place = code.place;
     let kept: Vec<_> = (own.functions().iter().zip(&replaced))
-        .filter(|(_, (other, _))| other.is_same(own))
+        .filter(|(_, it)| it.executable.is_same(own))
         .map(|(function, _)| function.name.as_str())
         .collect();
     let refused = |message: String| Err(Error::failed_precondition(message).advise(REPLACE_WHOLE));
     if !kept.is_empty() {
         return refused(format!("{place} lacks functions of the executable: {}", kept.join(", ")));
     }
-    if replaced.iter().enumerate().any(|(ordinal, (_, function))| *function != ordinal as u32) {
+    if replaced.iter().enumerate().any(|(ordinal, it)| it.function != ordinal as u32) {
         return refused(format!(
             "{place} has the functions of the executable in another order, and the program identifies them by \
              ordinals"
