@@ -62,7 +62,7 @@ fn captures_reproduce_the_printed_results() {
 fn incompatible_executables_are_rejected_before_the_run() {
     for (path, words) in [
         ("modules/add4_swapped.aarch64.elf", "aarch64"),
-        ("cts/entry_points.embedded.elf", "has no function 'add_dispatch_0_elementwise_4_f32'"),
+        ("cts/entry_points.embedded.elf", "it lacks functions 'add_dispatch_0_elementwise_4_f32'"),
         ("recipe.toml", "is a text file, not an executable"),
         ("inputs/mlp_x.npy", "is a NumPy array (.npy), not an executable"),
     ] {

@@ -34,7 +34,7 @@ pub fn add(trials: &mut Vec<Trial>) {
         let file = fixture(&format!("vulkan/executables/{with}"));
         let name = format!("vulkan::substitution::refused::missing_entry_point::{name}");
         trials.push(Trial::test(name, move || {
-            refused(&file, "NOT_FOUND", "has no function 'add_dispatch_0_elementwise_4_f32'")
+            refused(&file, "NOT_FOUND", "it lacks function 'add_dispatch_0_elementwise_4_f32'")
         }));
     }
     trials.push(Trial::test("vulkan::substitution::refused::other_bindings", || {
