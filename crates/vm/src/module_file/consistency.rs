@@ -46,11 +46,9 @@ fn check_version(file: &ModuleFile) -> Result<(), FormatError> {
     let field = "BytecodeModuleDef.bytecode_version";
     let found = format!("bytecode version {version}");
     let (found, advice) = match version.earlier_releases() {
-        Some(releases) => (
+        Some((releases, tools)) => (
             format!("{found}, which {releases} wrote"),
-            "run the module with the tools of a release that wrote its version, or compile its program again \
-             with release 3.13.0"
-                .to_owned(),
+            format!("run the module with {tools}, or compile its program again with release 3.13.0"),
         ),
         None => (
             found,

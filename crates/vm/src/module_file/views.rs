@@ -276,14 +276,17 @@ impl BytecodeVersion {
         Self { major: (bits >> 16) as u16, minor: bits as u16 }
     }
 
-    /// The releases whose compilers wrote it, in words, if it is an earlier one that this library knows.
-    /// Their tools run it; those of other releases do not.
-    pub fn earlier_releases(self) -> Option<&'static str> {
+    /// The releases whose compilers wrote it, and what of them runs it, in words, if it is an earlier one that
+    /// this library knows. Tools of other releases do not run it.
+    pub fn earlier_releases(self) -> Option<(&'static str, &'static str)> {
         match (self.major, self.minor) {
-            (13, 0) => Some("snapshots since 20220927.279"),
-            (14, 0) => Some("snapshots since 20230304.448"),
-            (15, 0) => Some("the releases 3.0.0 to 3.9.0, and snapshots since 20230307.451,"),
-            (16, 0) => Some("release 3.10.0"),
+            (13, 0) => Some(("snapshots since 20220927.279", "the Python package iree-runtime 20230228.444")),
+            (14, 0) => Some(("snapshots since 20230304.448", "the tools of such a snapshot")),
+            (15, 0) => Some((
+                "the releases 2.9.0 to 3.9.0, and snapshots since 20230307.451,",
+                "the Python package iree-base-runtime 3.9.0",
+            )),
+            (16, 0) => Some(("release 3.10.0", "the Python package iree-base-runtime 3.10.0")),
             _ => None,
         }
     }
