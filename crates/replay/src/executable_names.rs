@@ -119,8 +119,10 @@ impl ExecutableNames {
             let own = Named::Own(name.clone());
             let format = String::from_utf8_lossy(record.format).replace('-', "_");
             insert(&mut self.executables, name, &own);
-            insert(&mut self.dumped, name, &own);
-            insert(&mut self.dumped, &format!("{name}_{format}"), &own);
+            for dumped in [name.clone(), format!("{name}_{format}")] {
+                // What already means the function of such an executable is not ambiguous.
+                self.dumped.entry(dumped).or_insert_with(|| BTreeSet::from([own.clone()]));
+            }
             self.list(name);
         }
     }
