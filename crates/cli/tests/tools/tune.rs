@@ -79,7 +79,8 @@ fn wrong_variants_are_refused_before_they_are_timed() {
     assert!(trials[2]["candidate_digest"].is_string() && trials[4]["candidate_digest"].is_null());
     // The command of a trial tries it again.
     let again = shlex::split(trials[0]["command"].as_str().unwrap()).unwrap();
-    let again = run(&again.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!((&*again[0], &*again[2], &*again[3]), ("cd", "&&", "rehal"), "{again:?}");
+    let again = run(&again[3..].iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(again.status, Some(2), "{again:?}");
     assert!(
         again.stdout.contains("1 trial of ") && again.stdout.contains("no variant is right"),

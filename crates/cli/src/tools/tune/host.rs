@@ -232,7 +232,9 @@ impl SearchHost for TuneHost<'_> {
         match compare_candidate(self.engine.invocation, &name, codes, self.limits, effort, watch) {
             // No other variant has the function, or the file, that the first lacks.
             Ok(report) if report.is_not_found && finished == 0 => {
-                Err(Error::not_found(report.text.trim_end()).context(self.base_context()))
+                let text = report.text.trim_end();
+                let text = text.strip_prefix("NOT_FOUND; ").unwrap_or(text);
+                Err(Error::not_found(text).context(self.base_context()))
             }
             Ok(report) => {
                 self.says_nothing = report.says_nothing;
@@ -267,7 +269,7 @@ impl SearchHost for TuneHost<'_> {
     }
 }
 
-/// The command that tries a point again.
+/// The command that tries a point again, in the directory to which its paths are relative.
 fn command(invocation: &Invocation, values: &Map<String, Value>) -> String {
     let kept = |flag: &str| {
         !["point", "sampler", "seed", "trials", "max_time", "output", "best", "format"].contains(&flag)
@@ -277,7 +279,11 @@ fn command(invocation: &Invocation, values: &Map<String, Value>) -> String {
     words.extend(invocation.flags.settings(kept).iter().map(|it| quoted(it)));
     words.push(quoted(&format!("--point={point}")));
     words.push(quoted(&invocation.operand().display().to_string()));
-    words.join(" ")
+    let command = words.join(" ");
+    match std::env::current_dir() {
+        Ok(current) => format!("cd {} && {command}", quoted(&current.display().to_string())),
+        Err(_) => command,
+    }
 }
 
 /// What a report says about a candidate.
