@@ -106,6 +106,8 @@ const FOLLOWED: (u32, u32) = (3, 13);
 pub struct Compilation {
     /// The program.
     pub input: PathBuf,
+    /// Whether the compiler reads the program from its standard input, and so does not know its path.
+    pub is_stdin: bool,
     /// Flags of the compiler, except for that of the output.
     pub flags: Vec<OsString>,
 }
@@ -132,12 +134,14 @@ const MAX_MESSAGE_BYTES: usize = 64 << 20;
 impl Compilation {
     /// Compiles a program with these flags.
     pub fn new(input: impl Into<PathBuf>, flags: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        Self { input: input.into(), flags: flags.into_iter().map(Into::into).collect() }
+        let flags = flags.into_iter().map(Into::into).collect();
+        Self { input: input.into(), is_stdin: false, flags }
     }
 
     /// The path of the input, not read as a flag.
     fn input_argument(&self) -> PathBuf {
         match self.input.as_os_str().as_encoded_bytes().first() {
+            _ if self.is_stdin => "-".into(),
             Some(b'-') => Path::new(".").join(&self.input),
             _ => self.input.clone(),
         }
@@ -220,7 +224,11 @@ impl Compiler {
         let mut arguments = vec![compilation.input_argument().into_os_string()];
         arguments.extend(compilation.flags.iter().cloned());
         arguments.extend(["-o".into(), path.clone().into_os_string()]);
-        let outcome = self.run(&self.identity.path, arguments, self.limits, Some(directory.path()))?;
+        let mut job = self.job(&self.identity.path, arguments);
+        job.input = compilation.is_stdin.then(|| compilation.input.clone());
+        // Its own temporary files remain if it is killed.
+        job.environment.push(("TMPDIR".into(), Some(directory.path().into())));
+        let outcome = self.run(&job)?;
         let messages = messages(&outcome.stderr);
         if !outcome.is_success() {
             return Err(failure::explain(self, compilation, &outcome, &messages));
@@ -242,7 +250,7 @@ impl Compiler {
     /// Runs the compiler with flags that make it print something, such as `--iree-list-plugins`. Returns what
     /// it printed.
     pub fn query(&self, flags: &[OsString]) -> Result<Vec<u8>> {
-        let outcome = self.run(&self.identity.path, flags.to_vec(), JobLimits::default(), None)?;
+        let outcome = self.ask(flags.to_vec())?;
         if !outcome.is_success() {
             let messages = messages(&outcome.stderr);
             return Err(failure::of_query(self, &outcome, &messages));
@@ -253,7 +261,7 @@ impl Compiler {
     /// Fails if the compiler does not know these flags, or refuses their values. Nothing is compiled.
     pub fn check_flags(&self, flags: &[String]) -> Result<()> {
         let arguments = flags.iter().map(OsString::from).chain(["-version".into()]).collect();
-        let outcome = self.run(&self.identity.path, arguments, JobLimits::default(), None)?;
+        let outcome = self.ask(arguments)?;
         let messages = messages(&outcome.stderr);
         match outcome.is_success() && !failure::is_diagnosed(&messages) {
             true => Ok(()),
@@ -279,31 +287,31 @@ impl Compiler {
         let compilation = Compilation::new(path, ["--mlir-print-local-scope"]);
         let program = self.sibling("iree-opt");
         let arguments = vec![compilation.input_argument().into(), "--mlir-print-local-scope".into()];
-        let outcome = self.run(&program, arguments, self.limits, None)?;
+        let outcome = self.run(&self.job(&program, arguments))?;
         if !outcome.is_success() {
             return Err(failure::explain(self, &compilation, &outcome, &messages(&outcome.stderr)));
         }
         Ok(String::from_utf8_lossy(&outcome.stdout.bytes).into_owned())
     }
 
-    fn run(
-        &self,
-        program: &Path,
-        arguments: Vec<OsString>,
-        limits: JobLimits,
-        temporary: Option<&Path>,
-    ) -> Result<JobOutcome> {
+    /// Runs the compiler when it does not compile: the limit of memory is not for that.
+    fn ask(&self, arguments: Vec<OsString>) -> Result<JobOutcome> {
+        let mut job = self.job(&self.identity.path, arguments);
+        job.limits.memory_bytes = None;
+        self.run(&job)
+    }
+
+    fn job(&self, program: &Path, arguments: Vec<OsString>) -> Job {
         let mut job = Job::for_program(program);
-        job.arguments = arguments;
-        job.limits = limits;
-        job.kept = KeptOutput::First(MAX_MESSAGE_BYTES);
-        // Its own temporary files remain if it is killed.
-        if let Some(directory) = temporary {
-            job.environment.push(("TMPDIR".into(), Some(directory.into())));
-        }
+        (job.arguments, job.limits, job.kept) =
+            (arguments, self.limits, KeptOutput::First(MAX_MESSAGE_BYTES));
+        job
+    }
+
+    fn run(&self, job: &Job) -> Result<JobOutcome> {
         self.runner
-            .run(&job, &mut |_| ControlFlow::Continue(()))
-            .map_err(|error| Error::io(format!("starting '{}'", program.display()), &error))
+            .run(job, &mut |_| ControlFlow::Continue(()))
+            .map_err(|error| Error::io(format!("starting '{}'", self.path().display()), &error))
             .advise(|| Remedy::InstallCompiler)
     }
 

@@ -19,6 +19,7 @@ use std::ffi::OsString;
 use std::fmt::{self, Debug, Display, Formatter};
 use std::io;
 use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -52,6 +53,8 @@ pub struct Job {
     pub program: JobProgram,
     /// Its arguments.
     pub arguments: Vec<OsString>,
+    /// What its standard input reads: by default nothing. Of a worker, it is the channel to it.
+    pub input: Option<PathBuf>,
     /// Variables of the environment that are set, or removed. It inherits the others.
     pub environment: Vec<(OsString, Option<OsString>)>,
     /// When it is ended.
@@ -201,6 +204,7 @@ impl Job {
         Self {
             program,
             arguments: Vec::new(),
+            input: None,
             environment: Vec::new(),
             limits: JobLimits::default(),
             kept: KeptOutput::Last(64 << 10),

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
 use rehal_session::{Compilation, SourceSubstitutes, SubstituteFile, TemporaryDirectory};
@@ -104,7 +104,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     let input = Input::of(invocation.operand())?;
     let compiler = compiler(flags)?;
     let targets = flags.get(&TARGET).into_iter().map(OsString::from);
-    let mut compilation = Compilation::new(input.path(), targets.chain(flags.forwarded().iter().cloned()));
+    let mut compilation = Compilation::new(&input.path, targets.chain(flags.forwarded().iter().cloned()));
+    compilation.is_stdin = input.directory.is_some();
     let directories = flags.list(&SUBSTITUTE_FROM);
     let substitutes = SourceSubstitutes::new(flags.list(&SUBSTITUTE), directories, flags.list(&SEARCH_PATH));
     let substituted = compiler.substitute(&compilation, &substitutes)?;
@@ -125,23 +126,19 @@ fn run(invocation: &Invocation) -> Result<()> {
 struct Input {
     path: PathBuf,
     /// Has the copy.
-    _directory: Option<TemporaryDirectory>,
+    directory: Option<TemporaryDirectory>,
 }
 
 impl Input {
     fn of(path: PathBuf) -> Result<Self> {
         if path.as_os_str() != "-" {
-            return Ok(Self { path, _directory: None });
+            return Ok(Self { path, directory: None });
         }
         interrupts::handle();
         let directory = TemporaryDirectory::in_temp("rehal-compile-")?;
         let path = directory.path().join("stdin.mlir");
         let copied = File::create(&path).and_then(|mut file| io::copy(&mut io::stdin().lock(), &mut file));
         copied.map_err(|error| Error::io("reading the program from standard input", &error))?;
-        Ok(Self { path, _directory: Some(directory) })
-    }
-
-    fn path(&self) -> &Path {
-        &self.path
+        Ok(Self { path, directory: Some(directory) })
     }
 }

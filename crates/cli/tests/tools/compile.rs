@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use tempfile::TempDir;
 use testing::TWO_FUNCTIONS;
@@ -35,16 +35,20 @@ impl Work {
     }
 
     fn output(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
         let environment = std::env::var_os("REHAL_REFERENCE").filter(|it| !it.is_empty());
         let environment = environment.map_or_else(|| testing::repository().join(".venv"), PathBuf::from);
-        command(words[0])
+        let mut command = command(words[0]);
+        command
             .args(&words[1..])
             .current_dir(self.0.path())
             .env("REHAL_COMPILER", environment)
             .env("REHAL_CACHE_DIR", self.path("cache"))
-            .env("TMPDIR", self.temporary())
-            .output()
-            .unwrap()
+            .env("TMPDIR", self.temporary());
+        command
     }
 
     fn temporary(&self) -> PathBuf {
@@ -111,6 +115,19 @@ fn output_is_the_compilers_and_is_cached() {
     assert!(!work.compile(&["--no_cache"]).contains("from the cache"));
     assert_eq!(fs::read(work.path("p.vmfb")).unwrap(), compiled);
     assert_eq!(work.results("p.vmfb"), ["2", "3xf32=3 3 3"]);
+    // The output does not depend on where standard input is copied to.
+    for is_cached in [false, true] {
+        let mut command = work.command(&["rehal", "compile", "--target=cpu", "-", "-o", "stdin.vmfb"]);
+        let ran = ran(command.stdin(fs::File::open(work.path("p.mlir")).unwrap()).output().unwrap());
+        assert_eq!(
+            (ran.status, ran.stderr.contains("from the cache")),
+            (Some(0), is_cached),
+            "{}",
+            ran.stderr
+        );
+    }
+    let from_stdin = fs::read(work.path("stdin.vmfb")).unwrap();
+    assert!(!from_stdin.windows(13).any(|it| it == b"rehal-compile"));
     // A changed program is another.
     work.write("p.mlir", &TWO_FUNCTIONS.replace("arith.addf %a, %a", "arith.mulf %a, %a"));
     assert!(!work.compile(&[]).contains("from the cache"));
@@ -217,8 +234,8 @@ fn crashes_keep_what_repeats_them() {
     let kept = names(&work.temporary()).into_iter().find(|it| error.contains(it.as_str())).unwrap();
     let script = work.temporary().join(kept).join("command.sh");
     let text = fs::read_to_string(&script).unwrap();
-    assert!(text.contains("ulimit -d 2097152\nexec timeout 120 '"), "{text}");
-    let repeated = std::process::Command::new("sh").arg(&script).current_dir(work.0.path()).output().unwrap();
+    assert!(text.contains("ulimit -d 2097152\nexec timeout 120 '") && text.contains(" || exit\n"), "{text}");
+    let repeated = Command::new("sh").arg(&script).current_dir("/").output().unwrap();
     assert!(String::from_utf8_lossy(&repeated.stderr).contains("Stack dump"), "{repeated:?}");
 }
 
@@ -323,7 +340,7 @@ fn objects_and_c_are_linked() {
     let add = "void f(const float *a, const float *b, float *out, unsigned n0, unsigned n1, unsigned n2, unsigned n3) {\n\
                for (unsigned i = 0; i < n0; ++i) out[i] = a[i] * 10 + b[i]; }\n";
     work.write("add.c", add);
-    let compiled = std::process::Command::new("cc")
+    let compiled = Command::new("cc")
         .args(["-c", "-O2", "-ffreestanding", "-fPIC", "-fno-stack-protector", "add.c", "-o", "add.o"])
         .current_dir(work.0.path())
         .status();
@@ -458,6 +475,12 @@ fn dumped_dispatches_replace_captured_executables() {
     let ran = work.run(&["rehal", "substitute", "p.vmfb", &unknown, "-o", "new.vmfb", "--compiler=nothing"]);
     assert!(ran.status == Some(1) && ran.stderr.contains("did you mean double_dispatch_0"), "{}", ran.stderr);
     work.compile(&["--iree-hal-link-executables=false"]);
+    // An executable with one function has the name of its dispatch.
+    let ran = work.run(&[&record[..], &["--device_replay_output=unlinked.ireereplay"]].concat());
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    let all = "--replay_executable_substitution=all=d";
+    let ran = work.run(&["rehal", "run", "--device=local-sync", "unlinked.ireereplay", all]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
     let flag = format!("--executable=my_double_dispatch_0=d/{file}");
     let ran = work.run(&["rehal", "substitute", "p.vmfb", &flag, "-o", "new.vmfb"]);
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);

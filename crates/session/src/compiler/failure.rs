@@ -21,7 +21,7 @@ pub(super) fn explain(
     outcome: &JobOutcome,
     messages: &str,
 ) -> Error {
-    let input = compilation.input.display();
+    let input = if compilation.is_stdin { Path::new("<stdin>") } else { &compilation.input }.display();
     let shown = condensed(messages);
     if let Some(error) = of_flags(messages) {
         return error;
@@ -32,14 +32,8 @@ pub(super) fn explain(
             Error::invalid_argument(message.trim_end())
                 .advise("correct the source, or the flags of the compiler")
         }
-        JobEnd::TimedOut { .. } => {
-            let limit = compiler.limits.time.unwrap_or_default();
-            Error::new(
-                StatusCode::DeadlineExceeded,
-                format!("compiling '{input}' took longer than {limit:?}"),
-            )
-            .advise("give the compiler more time, or a smaller program")
-        }
+        JobEnd::TimedOut { .. } => too_long(compiler, format!("compiling '{input}'"))
+            .advise("give the compiler more time, or a smaller program"),
         JobEnd::Interrupted => {
             Error::new(StatusCode::Cancelled, format!("compiling '{input}' was interrupted"))
         }
@@ -86,6 +80,10 @@ pub(super) fn of_query(compiler: &Compiler, outcome: &JobOutcome, messages: &str
         return error;
     }
     let (path, shown) = (compiler.path().display(), condensed(messages));
+    if let JobEnd::TimedOut { .. } = outcome.end {
+        return too_long(compiler, format!("asking '{path}' for its version or its flags"))
+            .advise("give the compiler more time");
+    }
     let message = match outcome.is_success() {
         true => format!("'{path}' refuses its flags\n{shown}"),
         false => format!("'{path}' ended {}\n{shown}", outcome.end),
@@ -94,6 +92,11 @@ pub(super) fn of_query(compiler: &Compiler, outcome: &JobOutcome, messages: &str
         return Error::new(StatusCode::Aborted, message.trim_end());
     }
     Error::invalid_argument(message.trim_end()).advise("correct the flags of the compiler")
+}
+
+fn too_long(compiler: &Compiler, what: String) -> Error {
+    let limit = compiler.limits.time.unwrap_or_default();
+    Error::new(StatusCode::DeadlineExceeded, format!("{what} took longer than {limit:?}"))
 }
 
 /// Part of the warning of a substitution that did not happen.
@@ -249,15 +252,15 @@ fn keep(compiler: &Compiler, compilation: &Compilation, messages: &str) -> Resul
     let name = compilation.input.file_name().unwrap_or("program".as_ref());
     fs::copy(&compilation.input, directory.join(name)).map_err(failed)?;
     let mut command = format!("#!/bin/sh\n# Crashes {}.\n", compiler.version());
+    command.push_str("here=$(cd \"$(dirname \"$0\")\" && pwd)\n");
     if let Ok(current) = std::env::current_dir() {
-        command.push_str(&format!("# The paths of flags were relative to {}.\n", current.display()));
+        let current = quoted(&current);
+        command.push_str(&format!(
+            "# The paths of flags are relative to this directory.\ncd {current} || exit\n"
+        ));
     }
     command.push_str(&limited(compiler.limits));
-    command.push_str(&format!(
-        "{} \"$(dirname \"$0\")\"/{}",
-        quoted(compiler.path()),
-        quoted(Path::new(name))
-    ));
+    command.push_str(&format!("{} \"$here\"/{}", quoted(compiler.path()), quoted(Path::new(name))));
     for flag in &compilation.flags {
         command.push_str(&format!(" \\\n  {}", quoted(Path::new(flag))));
     }

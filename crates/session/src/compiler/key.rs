@@ -39,7 +39,7 @@ pub(super) fn key(compilation: &Compilation, identity: &Identity, version: &Comp
     key.add(identity.path.as_os_str().as_bytes());
     identity.files.iter().flatten().for_each(|it| key.add(&it.to_le_bytes()));
     // Locations in the output name it.
-    key.add(compilation.input.as_os_str().as_bytes());
+    key.add(compilation.input_argument().as_os_str().as_bytes());
     let input = fs::metadata(&compilation.input).ok()?;
     if !input.is_file() {
         return None;

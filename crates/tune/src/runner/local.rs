@@ -1,6 +1,7 @@
 //! Jobs as processes of this machine.
 
 use std::env;
+use std::fs::File;
 use std::io::{self, PipeReader, Read, Write};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, OwnedFd};
@@ -72,7 +73,10 @@ impl<'j> Running<'j> {
         let (mut command, channel) = match &job.program {
             JobProgram::Named(program) => {
                 let mut command = Command::new(program);
-                command.stdin(Stdio::null());
+                command.stdin(match &job.input {
+                    Some(path) => File::open(path)?.into(),
+                    None => Stdio::null(),
+                });
                 (command, None)
             }
             JobProgram::Worker { program, called, request } => {
