@@ -276,8 +276,8 @@ impl BytecodeVersion {
         Self { major: (bits >> 16) as u16, minor: bits as u16 }
     }
 
-    /// The releases whose compilers wrote it, and what of them runs it, in words, if it is an earlier one that
-    /// this library knows. Tools of other releases do not run it.
+    /// The releases whose compilers wrote it, and what of them runs it, in words, if it is an earlier one
+    /// that this library knows. Tools of other releases do not run it.
     pub fn earlier_releases(self) -> Option<(&'static str, &'static str)> {
         match (self.major, self.minor) {
             (13, 0) => Some(("snapshots since 20220927.279", "the Python package iree-runtime 20230228.444")),
