@@ -23,12 +23,14 @@ mod wrapper;
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Display, Formatter};
+use std::fs::File;
+use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rehal_base::{Context, Error, MappedFile, Remedy, Result, StatusCode};
+use rehal_base::{Context, Error, FileKind, MappedFile, Remedy, Result, StatusCode};
 use rehal_tune::{Job, JobLimits, JobOutcome, KeptOutput, LocalRunner, Printed, Runner, TemporaryDirectory};
 
 use cache::{CachedOutput, CompileCache};
@@ -361,15 +363,25 @@ impl Display for CompilerVersion {
 }
 
 fn check_input(path: &Path) -> Result<()> {
-    let metadata = path
-        .metadata()
-        .map_err(|error| Error::io(format!("opening '{}'", path.display()), &error))
-        .advise(|| "name a program: a file of MLIR, as text or bytecode")?;
-    match metadata.is_dir() {
-        true => Err(Error::invalid_argument(format!("'{}' is a directory", path.display()))
-            .advise("name a program: a file of MLIR, as text or bytecode")),
-        false => Ok(()),
-    }
+    let place = format!("'{}'", path.display());
+    let opening = |error| Error::io(format!("opening {place}"), &error);
+    let check = || {
+        let metadata = path.metadata().map_err(opening)?;
+        if metadata.is_dir() {
+            return Err(Error::invalid_argument(format!("{place} is a directory")));
+        }
+        // What a pipe has is not read twice.
+        let mut head = Vec::new();
+        if metadata.is_file() {
+            let file = File::open(path).map_err(opening)?;
+            file.take(FileKind::HEAD_BYTES as u64).read_to_end(&mut head).map_err(opening)?;
+        }
+        match FileKind::from_head(&head) {
+            None | Some(FileKind::Text | FileKind::Empty) => Ok(()),
+            Some(other) => Err(other.refuse_as(&place, "a program")),
+        }
+    };
+    check().advise(|| "name a program: a file of MLIR, as text or bytecode")
 }
 
 fn messages(printed: &Printed) -> String {

@@ -180,6 +180,13 @@ fn diagnostics_and_wrong_flags_are_errors() {
         let error = work.refused(&[flag]);
         assert!(error.contains(message) && !error.contains("not compile"), "{error}");
     }
+    let untargeted = work.run(&["rehal", "compile", "p.mlir", "-o", "none.vmfb"]);
+    let is_clear = untargeted.stderr.contains("no HAL devices") && untargeted.stderr.contains("--target=cpu");
+    assert!(untargeted.status == Some(1) && is_clear, "{}", untargeted.stderr);
+    let module = fixture("modules/add4.vmfb");
+    let compiled = work.run(&["rehal", "compile", "--target=cpu", &module, "-o", "none.vmfb"]);
+    let is_clear = compiled.stderr.contains("add4.vmfb' is a compiled module (.vmfb), not a program\n  try: ");
+    assert!(compiled.status == Some(1) && is_clear, "{}", compiled.stderr);
     let error = work.refused(&["--target=vulcan"]);
     assert!(error.contains("did you mean vulkan?"), "{error}");
     let error = work.refused(&["--compiler=none"]);

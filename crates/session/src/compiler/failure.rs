@@ -28,9 +28,11 @@ pub(super) fn explain(
     }
     match outcome.end {
         JobEnd::Exited(_) if is_diagnosed(messages) => {
-            let message = format!("'{input}' does not compile\n{shown}");
-            Error::invalid_argument(message.trim_end())
-                .advise("correct the source, or the flags of the compiler")
+            let error = Error::invalid_argument(format!("'{input}' does not compile\n{shown}").trim_end());
+            match messages.contains("no HAL devices defined in the module") {
+                true => error.advise(Remedy::SetOption { name: "target", value: "cpu".into() }),
+                false => error.advise("correct the source, or the flags of the compiler"),
+            }
         }
         JobEnd::TimedOut { .. } => too_long(compiler, format!("compiling '{input}'"))
             .advise("give the compiler more time, or a smaller program"),
