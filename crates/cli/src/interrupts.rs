@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::thread::Builder;
+use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
@@ -30,9 +31,11 @@ static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
     let (sender, receiver) = channel::<Signals>();
     let started = Builder::new().name("rehal-signals".into()).spawn(move || {
         let Ok(mut signals) = receiver.recv() else { return };
+        let mut first: Option<Instant> = None;
         for signal in signals.forever() {
-            let is_first = FLAG.get().is_some_and(|flag| !flag.swap(true, Ordering::Relaxed));
-            if !is_first {
+            if FLAG.get().is_some_and(|flag| !flag.swap(true, Ordering::Relaxed)) {
+                first = Some(Instant::now());
+            } else if first.is_none_or(|it| it.elapsed() > SAME_SIGNAL) {
                 end(signal);
             }
         }
@@ -42,6 +45,10 @@ static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
         _ => false,
     }
 });
+
+/// A signal within this time of the first one is the same: what is sent to a process group reaches the copy
+/// of a process, and the process, which passes it on.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 /// While it lives, these signals do not end the process, which passes them on to its child, and hears of the
 /// child's end.
@@ -71,8 +78,8 @@ impl PassedOn {
 /// Set by the first signal, if the tool looks at it.
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// A flag that is set by the first SIGINT, SIGTERM or SIGHUP, unless it is ignored. A second one ends the
-/// process at once, as [`handle`] says.
+/// A flag that is set by the first SIGINT, SIGTERM or SIGHUP, unless it is ignored. A second one, after
+/// [`SAME_SIGNAL`], ends the process at once, as [`handle`] says.
 pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
     let interrupted = FLAG.get_or_init(Arc::default).clone();
     if *IS_HANDLED {

@@ -185,7 +185,8 @@ fn diagnostics_and_wrong_flags_are_errors() {
     assert!(untargeted.status == Some(1) && is_clear, "{}", untargeted.stderr);
     let module = fixture("modules/add4.vmfb");
     let compiled = work.run(&["rehal", "compile", "--target=cpu", &module, "-o", "none.vmfb"]);
-    let is_clear = compiled.stderr.contains("add4.vmfb' is a compiled module (.vmfb), not a program\n  try: ");
+    let is_clear =
+        compiled.stderr.contains("add4.vmfb' is a compiled module (.vmfb), not a program\n  try: ");
     assert!(compiled.status == Some(1) && is_clear, "{}", compiled.stderr);
     let error = work.refused(&["--target=vulcan"]);
     assert!(error.contains("did you mean vulkan?"), "{error}");

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -130,6 +131,29 @@ fn a_search_that_was_killed_is_resumed() {
     let others = tune(&scratch, &[&flag, "--trials=1", "--tolerance=*:f32:abs=1e9"]);
     assert!(matches!(others.status, Some(0 | 3 | 4)), "{others:?}");
     assert_eq!(lines(&output).len(), 7);
+}
+
+/// The process that runs the kernels gets the signal twice then: from the group, and passed on.
+#[test]
+fn a_search_whose_process_group_is_interrupted_reports() {
+    let scratch = Scratch::new();
+    write_base(&scratch);
+    let delays = (0..1000).map(|it| it.to_string()).collect::<Vec<_>>().join(", ");
+    let delays = format!("[{delays}]");
+    write_space(&scratch, &[("OPERATOR", r#"["-"]"#), ("CRASH", "[0]"), ("DELAY", &delays)]);
+    let output = scratch.path("t.jsonl").display().to_string();
+    let words = words(&scratch, &[&format!("--output={output}")]);
+    let mut tool = command(&words[0]);
+    tool.args(&words[1..]).process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tool = tool.spawn().unwrap();
+    while fs::read_to_string(&output).unwrap_or_default().lines().count() < 2 {
+        assert!(tool.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let group = format!("-{}", tool.id());
+    assert!(Command::new("kill").args(["-s", "INT", "--", &group]).status().unwrap().success());
+    let ran = ran(tool.wait_with_output().unwrap());
+    assert!(ran.status == Some(2) && ran.stdout.contains("; interrupted\n"), "{ran:?}");
 }
 
 /// That says nothing about the variant: a search that is resumed compiles it again.
