@@ -188,7 +188,8 @@ impl Executable {
         self.0.backend.lookup(name).ok_or_else(|| {
             let names: Vec<_> =
                 self.functions().iter().map(|it| it.name.escape_debug().to_string()).collect();
-            let (name, names) = (name.escape_debug(), names.join(", "));
+            let names = if names.is_empty() { "none".into() } else { names.join(", ") };
+            let name = name.escape_debug();
             Error::not_found(format!("the executable has no function '{name}'; it has: {names}"))
         })
     }

@@ -446,8 +446,8 @@ impl Matching<'_> {
             !is_named && it.ordinal_in(part).is_err()
         };
         let missing = self.wanted.iter().filter(is_missing).map(|it| it.name);
-        let others: Vec<_> = part.functions().iter().map(|it| it.name.escape_debug().to_string()).collect();
-        Error::not_found(format!("it lacks {}; it has: {}", functions(missing), others.join(", ")))
+        let others = names_in(part);
+        Error::not_found(format!("it lacks {}; it has: {}", functions(missing), others))
             .advise("select it by the name of a function to replace only that one")
     }
 
@@ -477,14 +477,20 @@ impl Matching<'_> {
 
     fn nothing_replaced(&self, part: &Executable) -> Error {
         let names: Vec<_> = self.wanted.iter().map(|it| it.name.escape_ascii().to_string()).collect();
-        let others: Vec<_> = part.functions().iter().map(|it| it.name.escape_debug().to_string()).collect();
+        let others = names_in(part);
         Error::not_found(format!(
             "it has none of the functions to replace: they are {}, and it has {}",
             names.join(", "),
-            others.join(", ")
+            others
         ))
         .advise(STUB)
     }
+}
+
+/// The names of the functions of some code, in errors.
+fn names_in(part: &Executable) -> String {
+    let names: Vec<_> = part.functions().iter().map(|it| it.name.escape_debug().to_string()).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
 /// Functions in errors: `function 'a'`, or `functions 'a', 'b'`.

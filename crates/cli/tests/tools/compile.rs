@@ -289,8 +289,15 @@ fn substitutes_that_the_program_cannot_call_are_refused() {
             text[at..].split(' ').next().unwrap().to_owned()
         }
     };
+    let body = format!("func.func @{function}");
     for (from, to, message) in [
         (&*function, "renamed", format!("has no function '{function}', but 'renamed'")),
+        (&*body, "func.func @inner", "and the functions that it defines are 'inner'".into()),
+        (
+            "arith.constant 0 : index",
+            "arith.constant 4096 : index",
+            "it accesses 4224 bytes of binding 0, where the program has 128".into(),
+        ),
         ("@double_dispatch_0 ", "@other ", "has no executable 'double_dispatch_0', but 'other'".into()),
         ("cpu_features = \"", "cpu_features = \"+none,", "is for another target than the program".into()),
         ("@embedded_elf", "@another_elf", "has no variant 'embedded_elf".into()),
@@ -319,6 +326,10 @@ fn substitutes_that_the_program_cannot_call_are_refused() {
     work.write("edited.mlir", &larger);
     let error = work.refused(&["--substitute=double_dispatch_0=edited.mlir"]);
     assert!(error.contains("bytes of binding 0, where the program has 128"), "{error}");
+    let add = fs::read_to_string(work.path("s").join("my_add_dispatch_0.mlir")).unwrap();
+    work.write("add.mlir", &add.replace("xf32", "xf64").replace(": f32", ": f64"));
+    let error = work.refused(&["--substitute=add_dispatch_0=add.mlir"]);
+    assert!(error.contains("binding 0 as elements of 64 bits, where the program has 32"), "{error}");
     let unknown = work.refused(&["--substitute=duble_dispatch_0=edited.mlir"]);
     assert!(
         unknown.contains("did you mean double_dispatch_0? it has double_dispatch_0, add_dispatch_0"),
@@ -331,6 +342,9 @@ fn substitutes_that_the_program_cannot_call_are_refused() {
     // The compiler's own flag, which it warns about only.
     let own = work.refused(&["--iree-hal-substitute-executable-source=none=edited.mlir"]);
     assert!(own.contains("no executable 'none'"), "{own}");
+    work.edited("s", "", &body, "func.func @inner");
+    let own = work.refused(&["--iree-hal-substitute-executable-source=double_dispatch_0=edited.mlir"]);
+    assert!(own.contains("the functions that it defines are 'inner'"), "{own}");
     work.write("x.txt", "text");
     let error = work.refused(&["--substitute=double_dispatch_0=x.txt"]);
     assert!(error.contains("not a substitute of a known kind"), "{error}");
@@ -529,9 +543,9 @@ fn workgroup_counts_of_variants_are_applied_or_refused() {
     }
 }
 
-/// It would access other memory.
+/// They would access other memory, or have no code.
 #[test]
-fn sources_for_larger_bindings_are_refused_before_they_are_compiled() {
+fn sources_that_cannot_be_called_are_refused_before_they_are_compiled() {
     let work = Work::new();
     work.compile(&["--iree-hal-dump-executable-sources-to=s", "--iree-hal-link-executables=false"]);
     let program = ["iree-run-module", "--module=p.vmfb", "--function=double", "--input=4x8xf32=3"];
@@ -539,17 +553,26 @@ fn sources_for_larger_bindings_are_refused_before_they_are_compiled() {
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
     let text = fs::read_to_string(work.path("s").join(format!("my_{DOUBLE}.mlir"))).unwrap();
     work.write("larger.mlir", &text.replace("32xf32", "33xf32").replace("sizes = [32]", "sizes = [33]"));
-    let flag = |name: &str| format!("--{name}={DOUBLE}=larger.mlir");
-    for words in [
-        [&program[..], &[&flag("executable_substitution")]].concat(),
-        vec!["rehal", "substitute", "p.vmfb", "-o", "new.vmfb", &flag("executable")],
-        vec!["rehal", "run", "c.ireereplay", &flag("replay_executable_substitution")],
-        vec!["rehal", "verify", "c.ireereplay", &flag("replay_executable_substitution")],
+    work.write("shifted.mlir", &text.replace("arith.constant 0 : index", "arith.constant 64 : index"));
+    work.write("renamed.mlir", &text.replace("func.func @", "func.func @inner"));
+    for (file, message) in [
+        ("larger.mlir", "of 'larger.mlir' accesses 132 bytes of binding 0, of which 128 are bound"),
+        ("shifted.mlir", "of 'shifted.mlir' accesses 192 bytes of binding 0, of which 128 are bound"),
+        ("renamed.mlir", "and the functions that it defines are 'innerdouble_dispatch_0"),
     ] {
-        let ran = work.run(&[&words[..], &["--compiler=nothing"]].concat());
-        let message = "of 'larger.mlir' accesses 132 bytes of binding 0, of which 128 are bound";
-        assert!(ran.status == Some(1) && ran.stderr.contains(message), "{words:?}: {}", ran.stderr);
+        let flag = |name: &str| format!("--{name}={DOUBLE}={file}");
+        for words in [
+            [&program[..], &[&flag("executable_substitution")]].concat(),
+            vec!["rehal", "substitute", "p.vmfb", "-o", "new.vmfb", &flag("executable")],
+            vec!["rehal", "run", "c.ireereplay", &flag("replay_executable_substitution")],
+            vec!["rehal", "verify", "c.ireereplay", &flag("replay_executable_substitution")],
+        ] {
+            let ran = work.run(&[&words[..], &["--compiler=nothing"]].concat());
+            assert!(ran.status == Some(1) && ran.stderr.contains(message), "{words:?}: {}", ran.stderr);
+        }
     }
+    let ran = work.run(&["rehal", "compare", "c.ireereplay", "--with=renamed.mlir", "--compiler=nothing"]);
+    assert!(ran.status != Some(0) && ran.stderr.contains("that it defines are 'inner"), "{}", ran.stderr);
 }
 
 #[test]

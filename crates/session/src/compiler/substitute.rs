@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -556,6 +557,7 @@ fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path, ch
             return Err(Error::invalid_argument(message)
                 .advise("dump the sources again, with the flags with which the program is compiled"));
         }
+        check_bodies(other, &path)?;
         for function in &variant.functions {
             let Some(it) = other.functions.iter().find(|it| it.name == function.name) else {
                 let names: Vec<_> = other.functions.iter().map(|it| format!("'{}'", it.name)).collect();
@@ -569,6 +571,16 @@ fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path, ch
         }
     }
     Ok(())
+}
+
+/// Checks that a variant defines the functions that it exports: the compiler takes one that does not.
+pub(super) fn check_bodies(variant: &ExecutableVariant, path: &dyn Display) -> Result<()> {
+    let Some(name) = variant.missing_body() else { return Ok(()) };
+    let bodies: Vec<_> = variant.bodies.iter().map(|it| format!("'{it}'")).collect();
+    let defined = if bodies.is_empty() { "none".into() } else { bodies.join(", ") };
+    let message =
+        format!("'{path}' exports function '{name}', and the functions that it defines are {defined}");
+    Err(Error::invalid_argument(message).advise("keep the names of the functions: the program calls them"))
 }
 
 /// Checks that a function is called as the program calls it.
@@ -611,14 +623,25 @@ fn check_function(
     if !has_own_count && file.workgroup_count != program.workgroup_count {
         return refused("its workgroup count is another than the program's".into());
     }
-    for (index, (own, other)) in program.binding_bytes.iter().zip(&file.binding_bytes).enumerate() {
-        if let (Some(own), Some(other)) = (own, other)
-            && own != other
-        {
-            let message =
-                format!("it accesses {other} bytes of binding {index}, where the program has {own}");
-            return Err(Error::invalid_argument(message).advise("write it for the shapes of this program"));
-        }
+    let sizes = |it: &ExecutableFunction| {
+        it.binding_bytes.iter().copied().zip(it.element_bits.iter().copied()).collect::<Vec<_>>()
+    };
+    for (index, sizes) in sizes(program).into_iter().zip(sizes(file)).enumerate() {
+        let message = match sizes {
+            ((Some(own), _), (Some(other), _)) if own != other => {
+                format!("it accesses {other} bytes of binding {index}, where the program has {own}")
+            }
+            // Elements of another type may have the same bytes, if their number is known.
+            ((own, Some(own_bits)), (other, Some(other_bits)))
+                if (own.is_none() || other.is_none()) && own_bits != other_bits =>
+            {
+                format!(
+                    "it accesses binding {index} as elements of {other_bits} bits, where the program has {own_bits}"
+                )
+            }
+            _ => continue,
+        };
+        return Err(Error::invalid_argument(message).advise("write it for the shapes of this program"));
     }
     Ok(())
 }
@@ -738,6 +761,7 @@ mod tests {
             workload: 2,
             workgroup_count: "a".into(),
             binding_bytes: vec![Some(16), None],
+            element_bits: vec![Some(32); 2],
             binding_offsets: vec![Some(0); 2],
             text: String::new(),
             layout: String::new(),
@@ -752,6 +776,7 @@ mod tests {
                 target: "t".into(),
                 format: "f".into(),
                 has_objects: false,
+                bodies: vec![format!("{name}_add_f32")],
                 functions: vec![function(&format!("{name}_add_f32"))],
             }],
         };
@@ -786,7 +811,7 @@ mod tests {
         };
         assert!(check(&|_| (), false).is_ok());
         type Change = dyn Fn(&mut ExecutableFunction);
-        let refused: [(&Change, &str); 7] = [
+        let refused: [(&Change, &str); 8] = [
             (&|it| it.ordinal = 1, "it has ordinal 1, the program's 0"),
             (&|it| it.constants = 3, "it has 3 constants, and the program passes 1"),
             (&|it| drop(it.bindings.pop()), "it has 1 bindings, and the program passes 2"),
@@ -800,6 +825,10 @@ mod tests {
                 &|it| it.binding_bytes[0] = Some(32),
                 "it accesses 32 bytes of binding 0, where the program has 16",
             ),
+            (
+                &|it| it.element_bits[1] = Some(64),
+                "it accesses binding 1 as elements of 64 bits, where the program has 32",
+            ),
         ];
         for (change, message) in refused {
             assert_eq!(check(change, false).unwrap_err(), message);
@@ -807,6 +836,8 @@ mod tests {
         // Of objects, only their author knows the count.
         assert!(check(&|it| it.workgroup_count = "b".into(), true).is_ok());
         assert!(check(&|it| it.binding_bytes[1] = Some(32), false).is_ok());
+        // The same bytes as elements of another type.
+        assert!(check(&|it| it.element_bits[0] = Some(8), false).is_ok());
     }
 
     #[test]

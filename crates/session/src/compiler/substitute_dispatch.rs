@@ -6,6 +6,7 @@ use std::path::Path;
 use rehal_base::{Context, Error, Result};
 use rehal_replay::{Code, DispatchedFunction, Substitution};
 
+use super::substitute::check_bodies;
 use super::text;
 use super::{CompiledDispatch, Compiler};
 
@@ -29,7 +30,7 @@ pub fn compile_dispatches(
         }
         let path = path.clone();
         let place = || format!("the substitute for {}", substitution.selector);
-        check_bindings(&path, dispatched).context(place)?;
+        check_text(&path, dispatched).context(place)?;
         let compiler = match &found {
             Some(compiler) => compiler,
             None => found.insert(compiler().context(place)?),
@@ -45,12 +46,15 @@ pub fn compile_dispatches(
     Ok(())
 }
 
-/// Compares the bindings of a source, as far as its text says their sizes, with those of dispatches.
-fn check_bindings(path: &Path, dispatched: &[DispatchedFunction]) -> Result<()> {
+/// Checks that a source defines its functions, and compares its bindings, as far as its text says their
+/// sizes, with those of dispatches.
+fn check_text(path: &Path, dispatched: &[DispatchedFunction]) -> Result<()> {
     // Bytecode does not say.
     let Ok(text) = std::fs::read_to_string(path) else { return Ok(()) };
     let executables = text::executables(&text);
-    for function in executables.iter().flat_map(|it| &it.variants).flat_map(|it| &it.functions) {
+    let variants = || executables.iter().flat_map(|it| &it.variants);
+    variants().try_for_each(|it| check_bodies(it, &path.display()))?;
+    for function in variants().flat_map(|it| &it.functions) {
         let needed = &function.binding_bytes;
         for it in dispatched.iter().filter(|it| it.name == function.name) {
             // The bindings are the last ones.

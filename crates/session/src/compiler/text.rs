@@ -24,6 +24,8 @@ pub struct ExecutableVariant {
     pub has_objects: bool,
     /// Its functions.
     pub functions: Vec<ExecutableFunction>,
+    /// The names of the functions that its module defines.
+    pub(super) bodies: Vec<String>,
 }
 
 /// A function of an executable, as the program calls it.
@@ -42,8 +44,10 @@ pub struct ExecutableFunction {
     pub workload: usize,
     /// How it computes them.
     pub workgroup_count: String,
-    /// The bytes that it accesses of each binding, if these are known and the same wherever it does.
+    /// The bytes of each binding up to the end of what it accesses there, if all of that is constant.
     pub binding_bytes: Vec<Option<u64>>,
+    /// The bits of an element of each binding, if these are known and the same wherever it accesses it.
+    pub(super) element_bits: Vec<Option<u64>>,
     /// Where in each binding its data begins, in bytes; `None` if that is not one constant.
     pub(super) binding_offsets: Vec<Option<u64>>,
     /// The operation that exports it.
@@ -80,7 +84,18 @@ fn variant(operation: Operation<'_>) -> Option<ExecutableVariant> {
         format,
         has_objects: operation.head.contains(" objects("),
         functions: functions.collect(),
+        bodies: operations(body, "func.func").map(|it| it.name).collect(),
     })
+}
+
+impl ExecutableVariant {
+    /// A function that the program calls and that the variant does not define. Objects define theirs, unless
+    /// a module calls them.
+    pub(super) fn missing_body(&self) -> Option<&str> {
+        let has_module = !self.bodies.is_empty() || !self.has_objects;
+        let is_missing = |it: &&ExecutableFunction| has_module && !self.bodies.contains(&it.name);
+        self.functions.iter().find(is_missing).map(|it| &*it.name)
+    }
 }
 
 fn function(operation: &Operation<'_>, variant: &str) -> Option<ExecutableFunction> {
@@ -104,12 +119,17 @@ fn function(operation: &Operation<'_>, variant: &str) -> Option<ExecutableFuncti
         true => of_binding(index, |it| it.offset),
         false => Some(0),
     };
-    let bytes = |index| of_binding(index, |it| it.bytes.filter(|_| it.offset == Some(0)));
+    let bytes = |index| {
+        let of_binding = accesses.iter().filter(|it| it.binding == index);
+        let ends: Option<Vec<_>> = of_binding.map(|it| it.offset?.checked_add(it.bytes?)).collect();
+        ends?.into_iter().max()
+    };
     Some(ExecutableFunction {
         name: operation.name.clone(),
         ordinal: argument(operation.head, " ordinal(").and_then(number).unwrap_or(0),
         constants: constants.unwrap_or(0),
         binding_bytes: (0..bindings.len()).map(bytes).collect(),
+        element_bits: (0..bindings.len()).map(|index| of_binding(index, |it| it.bits)).collect(),
         binding_offsets: (0..bindings.len()).map(offset).collect(),
         bindings,
         workload: count.split(',').filter(|it| !it.trim().is_empty()).count().saturating_sub(1),
@@ -138,11 +158,13 @@ fn workgroup_count(region: &str) -> Option<[u32; 3]> {
     counts.next().is_none().then_some(count)
 }
 
-/// A part of a binding that a function accesses: where it begins and its bytes, if these are known.
+/// A part of a binding that a function accesses: where it begins, its bytes and the bits of an element, if
+/// these are known.
 struct Access {
     binding: usize,
     offset: Option<u64>,
     bytes: Option<u64>,
+    bits: Option<u64>,
 }
 
 fn accessed(body: &str) -> Vec<Access> {
@@ -153,38 +175,31 @@ fn accessed(body: &str) -> Vec<Access> {
     let lines = body.lines().filter(|line| line.contains(" hal.interface.binding.subspan "));
     lines
         .filter_map(|line| {
+            let (bytes, bits) = line.rsplit_once(" : ").map_or((None, None), |(_, shape)| sizes_of(shape));
             Some(Access {
                 binding: argument(line, " binding(")?.parse().ok()?,
-                offset: argument(line, " offset(").map_or(Some(0), |it| match it {
-                    "%c0" => Some(0),
-                    name => constant(name),
-                }),
-                bytes: line.rsplit_once(" : ").and_then(|(_, shape)| bytes_of(shape)),
+                offset: argument(line, " offset(").map_or(Some(0), constant),
+                bytes,
+                bits,
             })
         })
         .collect()
 }
 
-/// The bytes of a tensor or of a memory reference; `None` if its shape or its element type does not tell.
-fn bytes_of(shape: &str) -> Option<u64> {
-    let at = ["tensor<", "memref<"].iter().filter_map(|it| Some(shape.rfind(it)? + it.len())).max()?;
-    let inside = &shape[at..];
+/// The bytes of a tensor or of a memory reference, and the bits of an element; `None` if its shape or its
+/// element type does not tell.
+fn sizes_of(shape: &str) -> (Option<u64>, Option<u64>) {
+    let starts = ["tensor<", "memref<"].iter().filter_map(|it| Some(shape.rfind(it)? + it.len()));
+    let inside = &shape[starts.max().unwrap_or(shape.len())..];
     let inside = &inside[..inside.find([',', '>']).unwrap_or(inside.len())];
-    let mut count = 1_u64;
-    let mut parts = inside.split('x').peekable();
-    while let Some(part) = parts.next() {
-        if parts.peek().is_some() {
-            count = count.checked_mul(part.parse().ok()?)?;
-            continue;
-        }
-        let digits = part.trim_start_matches(|it: char| it.is_ascii_lowercase());
-        let digits = digits.split(|it: char| !it.is_ascii_digit()).next()?;
-        let bits: u64 = digits.parse().ok()?;
-        // A boolean has a byte; other narrow numbers are packed.
-        let bits = if bits == 1 { 8 } else { bits };
-        return Some(count.checked_mul(bits)?.div_ceil(8));
-    }
-    None
+    let mut dimensions: Vec<_> = inside.split('x').collect();
+    let element = dimensions.pop().unwrap_or_default().trim_start_matches(|it: char| it.is_ascii_lowercase());
+    let bits = element.split(|it: char| !it.is_ascii_digit()).next().and_then(|it| it.parse::<u64>().ok());
+    // A boolean has a byte; other narrow numbers are packed.
+    let bits = bits.map(|it| if it == 1 { 8 } else { it });
+    let mut sizes = dimensions.into_iter().map(|it| it.parse::<u64>().ok());
+    let total = bits.and_then(|bits| sizes.try_fold(bits, |total, size| total.checked_mul(size?)));
+    (total.map(|it| it.div_ceil(8)), bits)
 }
 
 /// An operation with a symbol and a region.
@@ -299,6 +314,7 @@ mod tests {
       }
       builtin.module {
         func.func @add_f32() {
+          %c0 = arith.constant 0 : index
           %0 = hal.interface.binding.subspan layout(<constants = 4>) binding(0) alignment(64) offset(%c0) flags("ReadOnly|Indirect") : !iree_tensor_ext.dispatch.tensor<readonly:tensor<4x8xf32>>
           %1 = hal.interface.binding.subspan layout(<constants = 4>) binding(1) alignment(64) offset(%c64) : memref<4xi8>
           return
@@ -348,11 +364,22 @@ mod tests {
         assert_eq!(function.workload, 2);
         let count = "%x, %y, %z = from_slice(%arg1, %arg2) hal.return %x, %y, %z : index, index, index";
         assert_eq!(function.workgroup_count, count);
-        assert_eq!(function.binding_bytes, [Some(128), None]);
+        assert_eq!(
+            (&*function.binding_bytes, &*function.element_bits),
+            (&[Some(128), None][..], &[Some(32), Some(8)][..])
+        );
+        let shifted = TEXT
+            .replace("func.func @add_f32() {", "func.func @add_f32() {\n%c64 = arith.constant 64 : index");
+        let bytes = &executables(&shifted)[0].variants[0].functions[0].binding_bytes;
+        assert_eq!(bytes, &[Some(128), Some(68)]);
+        assert_eq!(variant.missing_body(), None);
+        let renamed = TEXT.replace("func.func @add_f32", "func.func @renamed");
+        assert_eq!(executables(&renamed)[0].variants[0].missing_body(), Some("add_f32"));
         assert!(function.text.starts_with("hal.executable.export") && function.text.ends_with('}'));
         assert!(function.layout.starts_with("<constants = 4"));
         let other = &found[1].variants[0];
         assert!(other.has_objects && !variant.has_objects);
+        assert_eq!(other.missing_body(), None);
         assert_eq!((other.functions[0].ordinal, other.functions[0].workgroup_count.as_str()), (3, ""));
     }
 
@@ -372,18 +399,18 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_static_shapes() {
-        for (shape, bytes) in [
-            ("!t.tensor<readonly:tensor<64x64xf32>>", Some(16384)),
-            ("memref<3xi1, #hal.x<storage_buffer>>", Some(3)),
-            ("memref<5xi4>", Some(3)),
-            ("memref<2xbf16>", Some(4)),
-            ("memref<f64>", Some(8)),
-            ("memref<2xf8E4M3FN>", Some(2)),
-            ("!t.tensor<readonly:tensor<?xf32>>{%16}", None),
-            ("memref<4xindex>", None),
-            ("i32", None),
+        for (shape, sizes) in [
+            ("!t.tensor<readonly:tensor<64x64xf32>>", (Some(16384), Some(32))),
+            ("memref<3xi1, #hal.x<storage_buffer>>", (Some(3), Some(8))),
+            ("memref<5xi4>", (Some(3), Some(4))),
+            ("memref<2xbf16>", (Some(4), Some(16))),
+            ("memref<f64>", (Some(8), Some(64))),
+            ("memref<2xf8E4M3FN>", (Some(2), Some(8))),
+            ("!t.tensor<readonly:tensor<?x4xf32>>{%16}", (None, Some(32))),
+            ("memref<4xindex>", (None, None)),
+            ("i32", (None, None)),
         ] {
-            assert_eq!(bytes_of(shape), bytes, "{shape}");
+            assert_eq!(sizes_of(shape), sizes, "{shape}");
         }
     }
 

@@ -256,6 +256,7 @@ mod tests {
             workload: 0,
             workgroup_count: String::new(),
             binding_bytes: Vec::new(),
+            element_bits: Vec::new(),
             binding_offsets: vec![Some(0), Some(320)],
             text: "EXPORT".into(),
             layout: "<L>".into(),
