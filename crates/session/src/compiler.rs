@@ -12,6 +12,7 @@ mod candidate;
 mod dump;
 mod failure;
 mod find;
+mod gpu_object;
 mod identity;
 mod key;
 mod onnx;

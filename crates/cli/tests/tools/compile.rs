@@ -396,6 +396,29 @@ fn gpu_objects_are_for_their_targets() {
     assert!(status == Some(0) && error.contains("substituted with object file"), "{error}");
     let (status, error) = compile(&["--substitute_from=b"]);
     assert_eq!(status, Some(0), "{error}");
+    let bytes = fs::read(work.path(&binary(DOUBLE))).unwrap();
+    // The words of instructions, of which the last one becomes another.
+    let changed = |words: &[Option<u32>], value: u32| {
+        let mut code: Vec<_> = bytes.as_chunks::<4>().0.iter().map(|it| u32::from_le_bytes(*it)).collect();
+        let is_it = |it: &[u32]| it.iter().zip(words).all(|(it, word)| word.is_none_or(|word| word == *it));
+        let at = code.windows(words.len()).position(is_it).unwrap() + words.len() - 1;
+        code[at] = value;
+        code.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>()
+    };
+    let local_size = [Some((6 << 16) | 16), None, Some(17), None];
+    let binding = [Some((4 << 16) | 71), None, Some(33), Some(1)];
+    for (code, message) in [
+        (changed(&local_size, 3), "substitute=(constants=0 bindings=2 workgroup_size=[3,1,1])"),
+        (changed(&binding, 5), "substitute=(constants=0 bindings=6 workgroup_size=["),
+        (bytes[..300].to_vec(), "SPIR-V"),
+    ] {
+        fs::write(work.path("x.spv"), code).unwrap();
+        for flag in ["--substitute", "--iree-hal-substitute-executable-object"] {
+            let (status, error) = compile(&[&format!("{flag}={DOUBLE}=x.spv")]);
+            assert!(status == Some(1) && error.contains(message), "{message}: {error}");
+            assert!(error.contains("x.spv'"), "{error}");
+        }
+    }
     let (status, error) = compile(&[&format!("--substitute={DOUBLE}={}", binary("add_dispatch_0"))]);
     assert!(status == Some(1) && error.contains("has no function 'double_dispatch_0"), "{error}");
     let error = work.refused(&[&own]);

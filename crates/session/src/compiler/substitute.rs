@@ -13,6 +13,7 @@ use rehal_base::{Context, Error, Result};
 use rehal_replay::{ExecutableNames, Named};
 use rehal_tune::TemporaryDirectory;
 
+use super::gpu_object::{Elf, is_ptx, is_spirv};
 use super::text::{self, ExecutableFunction, ExecutableVariant, ProgramExecutable};
 use super::{Compilation, Compiler, wrapper};
 
@@ -130,11 +131,7 @@ impl SourceSubstitutes {
 impl Compiler {
     /// The executables that the compiler cuts out of a program with these flags, and the name of its module.
     pub fn executables(&self, compilation: &Compilation) -> Result<(String, Vec<ProgramExecutable>)> {
-        let is_left_out = |flag: &&OsString| {
-            let flag = flag.as_bytes();
-            !flag.starts_with(b"--iree-hal-dump-") && !flag.starts_with(b"--iree-hal-substitute-")
-        };
-        let mut flags: Vec<_> = compilation.flags.iter().filter(is_left_out).cloned().collect();
+        let mut flags = without(&compilation.flags, &["iree-hal-dump-", "iree-hal-substitute-"]);
         flags.extend(["--compile-to=executable-sources", "--mlir-print-local-scope"].map(OsString::from));
         let compiled = self.compile(&Compilation::new(&compilation.input, flags))?;
         let text = String::from_utf8_lossy(compiled.bytes());
@@ -153,7 +150,7 @@ impl Compiler {
             return Ok(SubstituteFlags { flags: search_flags(substitutes), ..SubstituteFlags::default() });
         }
         let program = match self.executables(compilation) {
-            Ok((module, executables)) => Program::new(module, executables),
+            Ok((module, executables)) => Program::new(module, executables, &compilation.flags),
             // The compiler says what is wrong with the program, or begins after the phase that has these.
             Err(_) if substitutes.is_empty() => {
                 return Ok(SubstituteFlags {
@@ -187,7 +184,8 @@ impl Compiler {
         for (name, (path, kind)) in chosen {
             let executable = program.find(name)?;
             let place = || format!("the substitute for '{name}'");
-            let (flag, file) = self.prepared(executable, &path, kind, directory.path()).context(place)?;
+            let (flag, file) =
+                self.prepared(&program, executable, &path, kind, directory.path()).context(place)?;
             let mut argument = OsString::from(format!("--iree-hal-substitute-executable-{flag}={name}="));
             argument.push(file);
             result.flags.push(argument);
@@ -200,6 +198,7 @@ impl Compiler {
     /// The flag of the compiler that takes a file, and the file that it takes.
     fn prepared(
         &self,
+        program: &Program,
         executable: &ProgramExecutable,
         path: &Path,
         kind: Option<SubstituteKind>,
@@ -217,8 +216,7 @@ impl Compiler {
                 Ok((flag, path.to_owned()))
             }
             SubstituteKind::Object => {
-                let variant = only_variant(executable)?;
-                check_object(variant, path)?;
+                self.check_object(executable, path, &program.flags)?;
                 Ok(("object", path.to_owned()))
             }
             SubstituteKind::CpuObject | SubstituteKind::C => {
@@ -270,7 +268,7 @@ impl Compiler {
                         "use a substitute of rehal compile, which calls an object file (.o) or C by a wrapper",
                     ));
                 }
-                check_object(variant, path)
+                self.check_object(executable, path, &program.flags)
             }
             _ => check_replacement(executable, &self.replacing_text(path)?, path, Checks::Calls),
         }
@@ -325,10 +323,12 @@ struct Program {
     executables: Vec<ProgramExecutable>,
     /// Ids are indices.
     names: ExecutableNames,
+    /// The flags with which an executable is compiled by itself.
+    flags: Vec<OsString>,
 }
 
 impl Program {
-    fn new(module: String, executables: Vec<ProgramExecutable>) -> Self {
+    fn new(module: String, executables: Vec<ProgramExecutable>, flags: &[OsString]) -> Self {
         let mut names = ExecutableNames::for_modules([module.clone()]);
         for (id, executable) in (0..).zip(&executables) {
             for variant in &executable.variants {
@@ -336,7 +336,9 @@ impl Program {
                 names.add(id, &executable.name, &variant.format, functions);
             }
         }
-        Self { module, executables, names }
+        const OF_PROGRAMS: [&str; 4] =
+            ["iree-hal-dump-", "iree-hal-substitute-", "compile-", "output-format"];
+        Self { module, executables, names, flags: without(flags, &OF_PROGRAMS) }
     }
 
     /// The executable that the compiler takes a name for: of a file in a directory, the module's name may
@@ -466,6 +468,15 @@ fn check_flags(compilation: &Compilation, substitutes: &SourceSubstitutes) -> Re
     Ok(())
 }
 
+/// Flags, except for those whose names begin with one of these words.
+fn without(flags: &[OsString], beginnings: &[&str]) -> Vec<OsString> {
+    let is_kept = |flag: &&OsString| {
+        let flag = flag.to_string_lossy();
+        !beginnings.iter().any(|it| flag.trim_start_matches('-').starts_with(it))
+    };
+    flags.iter().filter(is_kept).cloned().collect()
+}
+
 fn search_flags(substitutes: &SourceSubstitutes) -> Vec<OsString> {
     let flag = |path: &PathBuf| {
         let mut flag = OsString::from("--iree-hal-executable-object-search-path=");
@@ -514,7 +525,7 @@ fn files_of(directory: &Path) -> Result<Vec<SubstituteFile>> {
     }
 }
 
-fn only_variant(executable: &ProgramExecutable) -> Result<&ExecutableVariant> {
+pub(super) fn only_variant(executable: &ProgramExecutable) -> Result<&ExecutableVariant> {
     match &executable.variants[..] {
         [only] => Ok(only),
         variants => {
@@ -653,99 +664,9 @@ fn difference(file: &str, program: &str) -> String {
     format!("'...{}...', the program's '...{}...'", part(file), part(program))
 }
 
-/// Checks that an object for a GPU is for the target of a variant, and has its functions.
-fn check_object(variant: &ExecutableVariant, path: &Path) -> Result<()> {
-    let file = rehal_base::MappedFile::open(path)?;
-    let bytes = file.bytes();
-    let (what, prefix, names) = if is_spirv(bytes) {
-        ("SPIR-V", "vulkan", spirv_entry_points(bytes))
-    } else if is_ptx(bytes) {
-        ("PTX", "cuda", ptx_entry_points(&String::from_utf8_lossy(bytes)))
-    } else if Elf::of(bytes).is_some_and(|it| it.machine == Elf::AMDGPU) {
-        ("code for AMD GPUs", "rocm", wrapper::defined_symbols(bytes)?)
-    } else {
-        let message = format!("'{}' is neither SPIR-V nor PTX nor an ELF image for AMD", path.display());
-        return Err(Error::invalid_argument(message).advise("name an object for the target of the program"));
-    };
-    if !variant.format.starts_with(prefix) {
-        let message = format!("'{}' is {what}, and the program is for '{}'", path.display(), variant.format);
-        return Err(Error::invalid_argument(message).advise("name an object for the target of the program"));
-    }
-    for function in &variant.functions {
-        if !names.contains(&function.name) {
-            let names: Vec<_> = names.iter().map(|it| format!("'{it}'")).collect();
-            let has = if names.is_empty() { "none".into() } else { names.join(", ") };
-            let message = format!("'{}' has no function '{}', but {has}", path.display(), function.name);
-            return Err(Error::invalid_argument(message)
-                .advise("keep the names of the functions: the program calls them"));
-        }
-    }
-    Ok(())
-}
-
 /// Whether the compiler makes code for the CPU from a variant, which it does not take as an object.
 fn is_for_host(variant: &ExecutableVariant) -> bool {
     variant.format.contains("-elf-") || variant.format.starts_with("vmvx")
-}
-
-fn is_spirv(bytes: &[u8]) -> bool {
-    bytes.starts_with(&[0x03, 0x02, 0x23, 0x07])
-}
-
-fn is_ptx(bytes: &[u8]) -> bool {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]);
-    head.lines().any(|line| line.trim_start().starts_with(".version ")) && head.contains(".target ")
-}
-
-/// The names of kernels in PTX: `.entry NAME(`.
-fn ptx_entry_points(text: &str) -> Vec<String> {
-    let names = text.split(".entry").skip(1).map(str::trim_start);
-    names
-        .map(|it| it.split(|it: char| it == '(' || it.is_whitespace()).next().unwrap_or_default().into())
-        .collect()
-}
-
-/// The names of entry points in SPIR-V.
-fn spirv_entry_points(bytes: &[u8]) -> Vec<String> {
-    const HEADER_WORDS: usize = 5;
-    const OP_ENTRY_POINT: u32 = 15;
-    let words: Vec<u32> =
-        bytes.chunks_exact(4).map(|it| u32::from_le_bytes([it[0], it[1], it[2], it[3]])).collect();
-    let mut names = Vec::new();
-    let mut at = HEADER_WORDS;
-    while let Some(&first) = words.get(at) {
-        let count = (first >> 16) as usize;
-        if count == 0 {
-            break;
-        }
-        // Execution model and function precede the name.
-        if first & 0xFFFF == OP_ENTRY_POINT
-            && let Some(name) = bytes.get((at + 3) * 4..(at + count) * 4)
-        {
-            let end = name.iter().position(|it| *it == 0).unwrap_or(name.len());
-            names.push(String::from_utf8_lossy(&name[..end]).into_owned());
-        }
-        at += count;
-    }
-    names
-}
-
-/// What the header of an ELF image says.
-#[derive(Clone, Copy)]
-struct Elf {
-    kind: u16,
-    machine: u16,
-}
-
-impl Elf {
-    const RELOCATABLE: u16 = 1;
-    const AMDGPU: u16 = 224;
-
-    fn of(bytes: &[u8]) -> Option<Self> {
-        let number = |at: usize| Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
-        bytes.starts_with(b"\x7FELF").then_some(())?;
-        Some(Self { kind: number(16)?, machine: number(18)? })
-    }
 }
 
 #[cfg(test)]
@@ -771,6 +692,7 @@ mod tests {
     fn program() -> Program {
         let executable = |name: &str| ProgramExecutable {
             name: name.into(),
+            text: String::new(),
             variants: vec![ExecutableVariant {
                 name: "v".into(),
                 target: "t".into(),
@@ -780,7 +702,7 @@ mod tests {
                 functions: vec![function(&format!("{name}_add_f32"))],
             }],
         };
-        Program::new("my".into(), ["main_dispatch_0", "main_dispatch_1"].map(executable).into())
+        Program::new("my".into(), ["main_dispatch_0", "main_dispatch_1"].map(executable).into(), &[])
     }
 
     #[test]
@@ -864,21 +786,5 @@ mod tests {
         let one = format!("--iree-hal-substitute-executable-source=x={}", file.display());
         assert!(check(&[dump, one.clone()], &none).is_err());
         assert!(check(&[one.clone(), one], &none).unwrap_err().contains("several files for 'x'"));
-    }
-
-    #[test]
-    fn entry_points_are_read_from_objects() {
-        let ptx = ".version 7.0\n.target sm_80\n.visible .entry f_1(\n.param .u64 a\n)\n.entry g ( )";
-        assert!(is_ptx(ptx.as_bytes()) && !is_ptx(b".version 1\n"));
-        assert_eq!(ptx_entry_points(ptx), ["f_1", "g"]);
-        let words: Vec<u32> = [0x0723_0203, 0x1_0000, 0, 9, 0]
-            .into_iter()
-            .chain([(5 << 16) | 15, 5, 1, u32::from_le_bytes(*b"main"), 0, (1 << 16) | 1, 0])
-            .collect();
-        let bytes: Vec<u8> = words.iter().flat_map(|it| it.to_le_bytes()).collect();
-        assert_eq!(spirv_entry_points(&bytes), ["main"]);
-        for end in 0..bytes.len() {
-            spirv_entry_points(&bytes[..end]);
-        }
     }
 }

@@ -8,6 +8,8 @@ pub struct ProgramExecutable {
     pub name: String,
     /// Its code for each target.
     pub variants: Vec<ExecutableVariant>,
+    /// All of it.
+    pub(super) text: String,
 }
 
 /// The code of an executable for a target.
@@ -67,7 +69,11 @@ pub(super) fn module_name(text: &str) -> String {
 pub(super) fn executables(text: &str) -> Vec<ProgramExecutable> {
     let of = |operation: Operation<'_>| {
         let variants = operations(operation.body, "hal.executable.variant").filter_map(variant);
-        ProgramExecutable { name: operation.name, variants: variants.collect() }
+        ProgramExecutable {
+            name: operation.name,
+            variants: variants.collect(),
+            text: operation.text.to_owned(),
+        }
     };
     operations(text, "hal.executable").map(of).collect()
 }
