@@ -113,6 +113,8 @@ pub struct Compilation {
     pub is_stdin: bool,
     /// Flags of the compiler, except for that of the output.
     pub flags: Vec<OsString>,
+    /// Sources of ours that it is given in place of files, with these.
+    stand_ins: Vec<(PathBuf, PathBuf)>,
 }
 
 /// What the compiler has made.
@@ -138,7 +140,16 @@ impl Compilation {
     /// Compiles a program with these flags.
     pub fn new(input: impl Into<PathBuf>, flags: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         let flags = flags.into_iter().map(Into::into).collect();
-        Self { input: input.into(), is_stdin: false, flags }
+        Self { input: input.into(), is_stdin: false, flags, stand_ins: Vec::new() }
+    }
+
+    /// Messages of the compiler, in which substitutes have the names that the user gave.
+    fn with_names(&self, mut messages: String) -> String {
+        for (ours, file) in &self.stand_ins {
+            let ours = format!("MLIR source at `{}`", ours.display());
+            messages = messages.replace(&ours, &format!("`{}`", file.display()));
+        }
+        messages
     }
 
     /// The path of the input, not read as a flag.
@@ -211,7 +222,7 @@ impl Compiler {
         check_input(&compilation.input)?;
         if onnx::is_model(&compilation.input) {
             let imported = onnx::import(self, &compilation.input)?;
-            return self.compile(&Compilation::new(imported.path(), &compilation.flags));
+            return self.compile(&Compilation { input: imported.path().into(), ..compilation.clone() });
         }
         let cached = self.cache.as_ref().and_then(|cache| {
             let key = key::key(compilation, &self.identity, &self.version)?;
@@ -232,7 +243,7 @@ impl Compiler {
         // Its own temporary files remain if it is killed.
         job.environment.push(("TMPDIR".into(), Some(directory.path().into())));
         let outcome = self.run(&job)?;
-        let messages = messages(&outcome.stderr);
+        let messages = compilation.with_names(messages(&outcome.stderr));
         if !outcome.is_success() {
             return Err(failure::explain(self, compilation, &outcome, &messages));
         }

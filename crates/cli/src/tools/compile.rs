@@ -109,7 +109,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let directories = flags.list(&SUBSTITUTE_FROM);
     let substitutes = SourceSubstitutes::new(flags.list(&SUBSTITUTE), directories, flags.list(&SEARCH_PATH));
     let substituted = compiler.substitute(&compilation, &substitutes)?;
-    compilation.flags.extend(substituted.flags.iter().cloned());
+    substituted.add_to(&mut compilation);
     let compiled = compile(&compiler, &compilation)?;
     let cached = if compiled.is_cached() { ", from the cache" } else { "" };
     output::note(&format!("compiled by {} {}{cached}", compiler.path().display(), compiler.version()));

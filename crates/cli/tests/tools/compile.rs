@@ -342,9 +342,13 @@ fn substitutes_that_the_program_cannot_call_are_refused() {
     // The compiler's own flag, which it warns about only.
     let own = work.refused(&["--iree-hal-substitute-executable-source=none=edited.mlir"]);
     assert!(own.contains("no executable 'none'"), "{own}");
+    let own = work.refused(&["--iree-hal-substitute-executable-source=none"]);
+    assert!(own.contains("--iree-hal-substitute-executable-source=none names no file"), "{own}");
     work.edited("s", "", &body, "func.func @inner");
     let own = work.refused(&["--iree-hal-substitute-executable-source=double_dispatch_0=edited.mlir"]);
     assert!(own.contains("the functions that it defines are 'inner'"), "{own}");
+    let as_c = work.refused(&["--substitute=double_dispatch_0@c=edited.mlir"]);
+    assert!(as_c.contains("edited.mlir' does not compile"), "{as_c}");
     work.write("x.txt", "text");
     let error = work.refused(&["--substitute=double_dispatch_0=x.txt"]);
     assert!(error.contains("not a substitute of a known kind"), "{error}");
@@ -357,7 +361,8 @@ fn objects_and_c_are_linked() {
         "k.c",
         "void k(const float *a, float *out) { for (int i = 0; i < 32; ++i) out[i] = a[i] + 10; }\n",
     );
-    work.compile(&["--substitute=double_dispatch_0=k.c"]);
+    let messages = work.compile(&["--substitute=double_dispatch_0=k.c"]);
+    assert!(messages.contains("/k.c`") && !messages.contains("rehal-substitutes"), "{messages}");
     assert_eq!(work.results("p.vmfb"), ["11", "3xf32=3 3 3"]);
     let add = "void f(const float *a, const float *b, float *out, unsigned n0, unsigned n1, unsigned n2, unsigned n3) {\n\
                for (unsigned i = 0; i < n0; ++i) out[i] = a[i] * 10 + b[i]; }\n";
@@ -375,6 +380,17 @@ fn objects_and_c_are_linked() {
     let error = work.refused(&["--substitute=double_dispatch_0=two.c"]);
     assert!(error.contains("defines k, l, not double_dispatch_0_"), "{error}");
     assert!(error.contains("(const void *binding_0, void *binding_1)"), "{error}");
+    work.write("other.c", "void k(const float *a, const float *b, float *out) { out[0] = a[0] + b[0]; }\n");
+    let error = work.refused(&["--substitute=double_dispatch_0=other.c"]);
+    assert!(error.contains("function 'k' of ") && error.contains("other.c' has other parameters"), "{error}");
+    assert!(error.contains("define void k(const void *binding_0, void *binding_1)"), "{error}");
+    // The linker would take the first definition for both.
+    work.write("add.c", &add.replace("void f(", "void k("));
+    let both = ["--substitute=double_dispatch_0=k.c", "--substitute=add_dispatch_0=add.c"];
+    let error = work.refused(&both);
+    assert!(error.contains("add.c' and '") && error.contains("k.c' both define 'k'"), "{error}");
+    work.compile(&[&both[..], &["--iree-hal-link-executables=false"]].concat());
+    assert_eq!(work.results("p.vmfb"), ["11", "3xf32=12 12 12"]);
     let library = format!("--substitute=double_dispatch_0={}", env!("CARGO_BIN_EXE_rehal"));
     assert!(work.refused(&[&library]).contains("a shared library, which the compiler cannot link"));
 }

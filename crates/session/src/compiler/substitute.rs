@@ -73,6 +73,8 @@ pub struct SubstituteFlags {
     pub flags: Vec<OsString>,
     /// What replaces what: the name of an executable, and the file.
     pub replaced: Vec<(String, PathBuf)>,
+    /// Files that the compiler is given in place of those that the user named, with these.
+    pub(super) stand_ins: Vec<(PathBuf, PathBuf)>,
     _directory: Option<TemporaryDirectory>,
 }
 
@@ -109,6 +111,14 @@ impl SubstituteFile {
             return Err(wrong("has an empty name or file"));
         }
         Ok(Self { name: name.to_owned(), kind, path })
+    }
+}
+
+impl SubstituteFlags {
+    /// Adds the flags to a compilation. What the compiler says of them names the files of the user.
+    pub fn add_to(&self, compilation: &mut Compilation) {
+        compilation.flags.extend(self.flags.iter().cloned());
+        compilation.stand_ins.extend(self.stand_ins.iter().cloned());
     }
 }
 
@@ -181,59 +191,61 @@ impl Compiler {
         }
         let mut result = SubstituteFlags { flags: search_flags(substitutes), ..SubstituteFlags::default() };
         let directory = TemporaryDirectory::in_temp("rehal-substitutes-")?;
+        let mut linked = Vec::new();
         for (name, (path, kind)) in chosen {
             let executable = program.find(name)?;
             let place = || format!("the substitute for '{name}'");
-            let (flag, file) =
-                self.prepared(&program, executable, &path, kind, directory.path()).context(place)?;
+            let (flag, file) = match kind.map_or_else(|| self.kind_of(&path), Ok).context(place)? {
+                kind @ (SubstituteKind::CpuObject | SubstituteKind::C) => {
+                    let (wrapper, object) =
+                        self.wrapped(executable, &path, kind, directory.path()).context(place)?;
+                    linked.push(object);
+                    result.stand_ins.push((wrapper.clone(), path.clone()));
+                    ("source", wrapper)
+                }
+                kind => (self.checked(&program, executable, &path, kind).context(place)?, path.clone()),
+            };
             let mut argument = OsString::from(format!("--iree-hal-substitute-executable-{flag}={name}="));
             argument.push(file);
             result.flags.push(argument);
             result.replaced.push((name.to_owned(), path));
         }
+        let is_separate = |it: &OsString| it == "--iree-hal-link-executables=false";
+        if !compilation.flags.iter().any(is_separate) {
+            wrapper::check_apart(&linked)?;
+        }
         result._directory = Some(directory);
         Ok(result)
     }
 
-    /// The flag of the compiler that takes a file, and the file that it takes.
-    fn prepared(
+    /// Checks a file that the compiler takes as it is, and returns the flag for it.
+    fn checked(
         &self,
         program: &Program,
         executable: &ProgramExecutable,
         path: &Path,
-        kind: Option<SubstituteKind>,
-        directory: &Path,
-    ) -> Result<(&'static str, PathBuf)> {
-        let kind = match kind {
-            Some(kind) => kind,
-            None => self.kind_of(path)?,
-        };
-        match kind {
-            SubstituteKind::Source | SubstituteKind::Configuration => {
-                let text = self.replacing_text(path)?;
-                check_replacement(executable, &text, path, Checks::All)?;
-                let flag = if kind == SubstituteKind::Source { "source" } else { "configuration" };
-                Ok((flag, path.to_owned()))
-            }
-            SubstituteKind::Object => {
-                self.check_object(executable, path, &program.flags)?;
-                Ok(("object", path.to_owned()))
-            }
-            SubstituteKind::CpuObject | SubstituteKind::C => {
-                let variant = only_variant(executable)?;
-                let is_source = kind == SubstituteKind::C;
-                let wrapper = wrapper::write(
-                    executable,
-                    variant,
-                    path,
-                    is_source,
-                    self.runner.as_ref(),
-                    self.limits,
-                    directory,
-                )?;
-                Ok(("source", wrapper))
-            }
+        kind: SubstituteKind,
+    ) -> Result<&'static str> {
+        if kind == SubstituteKind::Object {
+            self.check_object(executable, path, &program.flags)?;
+            return Ok("object");
         }
+        check_replacement(executable, &self.replacing_text(path)?, path, Checks::All)?;
+        Ok(if kind == SubstituteKind::Configuration { "configuration" } else { "source" })
+    }
+
+    /// Writes the source that links an object for CPUs, or C.
+    fn wrapped(
+        &self,
+        executable: &ProgramExecutable,
+        path: &Path,
+        kind: SubstituteKind,
+        directory: &Path,
+    ) -> Result<(PathBuf, wrapper::Linked)> {
+        let variant = only_variant(executable)?;
+        let is_source = kind == SubstituteKind::C;
+        let runner = self.runner.as_ref();
+        wrapper::write(executable, variant, path, is_source, runner, self.limits, directory)
     }
 
     /// The text of MLIR that replaces an executable.
@@ -417,7 +429,10 @@ fn own_files(compilation: &Compilation, substitutes: &SourceSubstitutes) -> Resu
                 file: SubstituteFile { kind: Some(kind), ..file },
                 is_of_directory,
             }));
-        } else if let Some((name, path)) = value.split_once('=') {
+        } else {
+            let (name, path) = value.split_once('=').ok_or_else(|| {
+                Error::invalid_argument(format!("--{flag}={value} names no file")).advise("write NAME=FILE")
+            })?;
             let path = found(Path::new(path), &search_paths).context(place)?;
             let file = SubstituteFile { name: name.to_owned(), kind: Some(kind), path };
             files.push(OwnFile { flag: flag.clone(), file, is_of_directory });

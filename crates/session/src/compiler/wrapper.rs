@@ -2,6 +2,7 @@
 //! one that a source names: the wrapper is that source. It calls a function of the object once, in a single
 //! workgroup, with a pointer to each binding and then the constants.
 
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::fs;
 use std::ops::ControlFlow;
@@ -20,8 +21,7 @@ const SUFFIX: &str = "_kernel";
 
 /// Nothing but the object is linked: the compiler must not call the C library, and loops must not become
 /// calls.
-const C_FLAGS: [&str; 9] = [
-    "-c",
+const C_FLAGS: [&str; 8] = [
     "-std=gnu11",
     "-O3",
     "-ffreestanding",
@@ -32,6 +32,41 @@ const C_FLAGS: [&str; 9] = [
     "-ffp-contract=off",
 ];
 
+/// An object that a wrapper links.
+pub(super) struct Linked {
+    /// The file that the user named.
+    path: PathBuf,
+    /// The symbols that it defines for others.
+    defined: Vec<String>,
+    /// The functions that the wrapper calls, each with its numbers of bindings and constants.
+    called: Vec<(String, usize, u32)>,
+}
+
+/// Fails if two objects define one symbol. The linker takes the first definition for both, without a word.
+pub(super) fn check_apart(all: &[Linked]) -> Result<()> {
+    let calls_alike = |left: &Linked, right: &Linked| {
+        let differs =
+            |it: &(String, usize, u32)| right.called.iter().any(|other| other.0 == it.0 && other != it);
+        !left.called.iter().any(differs)
+    };
+    for (index, left) in all.iter().enumerate() {
+        for right in &all[index + 1..] {
+            // One file may have the functions of several executables.
+            if left.path == right.path && calls_alike(left, right) {
+                continue;
+            }
+            if let Some(name) = left.defined.iter().find(|it| right.defined.contains(it)) {
+                let (left, right) = (left.path.display(), right.path.display());
+                let message = format!("'{left}' and '{right}' both define '{name}', and are linked together");
+                return Err(Error::invalid_argument(message).advise(
+                    "give one another name, declare it static if only its file calls it, or add --iree-hal-link-executables=false",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Writes the source that links an object, or the object of a C source, into a directory.
 pub(super) fn write(
     executable: &ProgramExecutable,
@@ -41,7 +76,7 @@ pub(super) fn write(
     runner: &dyn Runner,
     limits: JobLimits,
     directory: &Path,
-) -> Result<PathBuf> {
+) -> Result<(PathBuf, Linked)> {
     if !variant.format.contains("-elf-") {
         let message =
             format!("'{}' is for CPUs, and the program is for '{}'", path.display(), variant.format);
@@ -59,52 +94,89 @@ pub(super) fn write(
         }
     }
     let failed = |error| Error::io("writing the wrapper of an object", &error);
-    let object = match is_source {
-        true => compile(path, variant, runner, limits, &directory.join(format!("{}.o", executable.name)))?,
-        false => path.to_owned(),
-    };
-    let symbols = symbols_for(variant, &object, path)?;
-    let wrapper = directory.join(format!("{}.mlir", executable.name));
+    let file = |extension: &str| directory.join(format!("{}.{extension}", executable.name));
+    let object = if is_source { file("o") } else { path.to_owned() };
+    let c = C { source: path, variant, runner, limits };
+    if is_source {
+        c.run(&["-c".into(), path.into(), "-o".into(), object.clone().into()])?;
+    }
+    let (symbols, defined) = symbols_for(variant, &object, path)?;
+    if is_source {
+        for (function, symbol) in variant.functions.iter().zip(&symbols) {
+            let call = file("c");
+            fs::write(&call, call_in_c(function, symbol)).map_err(failed)?;
+            c.check_call(function, symbol, &call)?;
+        }
+    }
+    let wrapper = file("mlir");
     fs::write(&wrapper, text(executable, variant, &object, &symbols)).map_err(failed)?;
-    Ok(wrapper)
+    let called = variant.functions.iter().zip(symbols);
+    let called = called.map(|(it, symbol)| (symbol, it.bindings.len(), it.constants)).collect();
+    Ok((wrapper, Linked { path: path.to_owned(), defined, called }))
 }
 
-/// Compiles C to an object.
-fn compile(
-    source: &Path,
-    variant: &ExecutableVariant,
-    runner: &dyn Runner,
+/// A source in C, and how it is compiled.
+struct C<'a> {
+    source: &'a Path,
+    variant: &'a ExecutableVariant,
+    runner: &'a dyn Runner,
     limits: JobLimits,
-    object: &Path,
-) -> Result<PathBuf> {
-    let command = std::env::var("CC").ok().filter(|it| !it.trim().is_empty()).unwrap_or_else(|| "cc".into());
-    let mut words = command.split_whitespace();
-    let program = words.next().unwrap_or("cc");
-    let mut job = Job::for_program(program);
-    job.arguments = words.map(Into::into).chain(C_FLAGS.map(Into::into)).collect();
-    // A function may have the name of the one that the program calls, which the wrapper has as well.
-    for function in &variant.functions {
-        job.arguments.push(format!("-D{0}={0}{SUFFIX}", function.name).into());
-    }
-    job.arguments.extend([source.into(), "-o".into(), object.into()]);
-    (job.limits, job.kept, job.joins_streams) = (limits, KeptOutput::First(64 << 10), true);
-    let outcome = runner.run(&job, &mut |_| ControlFlow::Continue(())).map_err(|error| {
-        Error::io(format!("starting the compiler '{program}'"), &error)
-            .advise("install the compiler, or name another in the environment: CC=PATH")
-    })?;
-    if !outcome.is_success() {
-        let messages = String::from_utf8_lossy(&outcome.stdout.bytes);
-        let message =
-            format!("'{}' does not compile: {program} ended {}\n{messages}", source.display(), outcome.end);
-        return Err(Error::invalid_argument(message.trim_end()).advise("correct the source"));
-    }
-    Ok(object.to_owned())
 }
 
-/// The function of an object that each function of a variant calls.
-fn symbols_for(variant: &ExecutableVariant, object: &Path, shown: &Path) -> Result<Vec<String>> {
+impl C<'_> {
+    /// Compiles with more arguments.
+    fn run(&self, arguments: &[OsString]) -> Result<()> {
+        let command = std::env::var("CC").ok().filter(|it| !it.trim().is_empty());
+        let command = command.unwrap_or_else(|| "cc".into());
+        let mut words = command.split_whitespace();
+        let program = words.next().unwrap_or("cc");
+        let mut job = Job::for_program(program);
+        job.arguments = words.map(Into::into).chain(C_FLAGS.map(Into::into)).collect();
+        // A function may have the name of the one that the program calls, which the wrapper has as well.
+        for function in &self.variant.functions {
+            job.arguments.push(format!("-D{0}={0}{SUFFIX}", function.name).into());
+        }
+        // Whatever the name of the file is.
+        job.arguments.extend(["-x", "c"].map(Into::into));
+        job.arguments.extend(arguments.iter().cloned());
+        (job.limits, job.kept, job.joins_streams) = (self.limits, KeptOutput::First(64 << 10), true);
+        let outcome = self.runner.run(&job, &mut |_| ControlFlow::Continue(())).map_err(|error| {
+            Error::io(format!("starting the compiler '{program}'"), &error)
+                .advise("install the compiler, or name another in the environment: CC=PATH")
+        })?;
+        if outcome.is_success() {
+            return Ok(());
+        }
+        let (source, messages) = (self.source.display(), String::from_utf8_lossy(&outcome.stdout.bytes));
+        let message = format!("'{source}' does not compile: {program} ended {}\n{messages}", outcome.end);
+        Err(Error::invalid_argument(message.trim_end()).advise("correct the source"))
+    }
+
+    /// Checks that a function can be called with its bindings and constants.
+    fn check_call(&self, function: &ExecutableFunction, symbol: &str, call: &Path) -> Result<()> {
+        let arguments = ["-w", "-fsyntax-only", "-include"].map(Into::into).into_iter();
+        let arguments: Vec<_> = arguments.chain([self.source.into(), call.into()]).collect();
+        self.run(&arguments).map_err(|_| {
+            let message = format!("function '{symbol}' of '{}' has other parameters", self.source.display());
+            Error::invalid_argument(message).advise(format!("define {}", prototype(function, symbol)))
+        })
+    }
+}
+
+/// C that calls a function with its bindings and constants.
+fn call_in_c(function: &ExecutableFunction, symbol: &str) -> String {
+    let arguments = vec!["0"; function.bindings.len() + function.constants as usize];
+    format!("void rehal_call(void) {{ {symbol}({}); }}\n", arguments.join(", "))
+}
+
+/// The function of an object that each function of a variant calls, and all that the object defines.
+fn symbols_for(
+    variant: &ExecutableVariant,
+    object: &Path,
+    shown: &Path,
+) -> Result<(Vec<String>, Vec<String>)> {
     let file = MappedFile::open(object)?;
-    let (defined, undefined) = symbols(file.bytes())?;
+    let Symbols { functions: defined, data, undefined } = symbols(file.bytes())?;
     let shown = shown.display();
     if !undefined.is_empty() {
         let message =
@@ -133,7 +205,8 @@ fn symbols_for(variant: &ExecutableVariant, object: &Path, shown: &Path) -> Resu
             }
         }
     };
-    variant.functions.iter().map(one).collect()
+    let called = variant.functions.iter().map(one).collect::<Result<_>>()?;
+    Ok((called, defined.into_iter().chain(data).collect()))
 }
 
 /// How the function of an object is declared in C.
@@ -146,14 +219,21 @@ fn prototype(function: &ExecutableFunction, name: &str) -> String {
     format!("void {name}({})", bindings.chain(constants).collect::<Vec<_>>().join(", "))
 }
 
-/// The functions that an object defines for others, and the symbols that it needs.
-fn symbols(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>)> {
+/// The symbols of an object: the functions and the data that it defines for others, and those that it needs.
+#[derive(Default)]
+struct Symbols {
+    functions: Vec<String>,
+    data: Vec<String>,
+    undefined: Vec<String>,
+}
+
+fn symbols(bytes: &[u8]) -> Result<Symbols> {
     let wrong = |_| Error::invalid_argument("not an object file (ELF, 64-bit)").advise("compile it again");
     let header = FileHeader64::<Endianness>::parse(bytes).map_err(wrong)?;
     let endian = header.endian().map_err(wrong)?;
     let sections = header.sections(endian, bytes).map_err(wrong)?;
     let table = sections.symbols(endian, bytes, object::elf::SHT_SYMTAB).map_err(wrong)?;
-    let (mut defined, mut undefined) = (Vec::new(), Vec::new());
+    let mut all = Symbols::default();
     for symbol in table.iter() {
         if symbol.st_bind() == STB_LOCAL || matches!(symbol.st_type(), STT_FILE | STT_SECTION) {
             continue;
@@ -163,18 +243,20 @@ fn symbols(bytes: &[u8]) -> Result<(Vec<String>, Vec<String>)> {
         if symbol.is_undefined(endian) {
             // The linker provides it.
             if !name.is_empty() && name != "_GLOBAL_OFFSET_TABLE_" {
-                undefined.push(name);
+                all.undefined.push(name);
             }
         } else if matches!(symbol.st_type(), STT_FUNC | STT_NOTYPE) {
-            defined.push(name);
+            all.functions.push(name);
+        } else {
+            all.data.push(name);
         }
     }
-    Ok((defined, undefined))
+    Ok(all)
 }
 
 /// The functions of an ELF image for a GPU.
 pub(super) fn defined_symbols(bytes: &[u8]) -> Result<Vec<String>> {
-    Ok(symbols(bytes)?.0)
+    Ok(symbols(bytes)?.functions)
 }
 
 /// The source of an executable that calls functions of an object.
@@ -278,5 +360,21 @@ mod tests {
             assert!(out.lines().any(|it| it == line), "{line}\n{out}");
         }
         assert!(symbols(b"\x7FELF").is_err());
+    }
+
+    #[test]
+    fn objects_that_are_linked_define_different_symbols() {
+        let linked = |path: &str, defined: &str, bindings| Linked {
+            path: path.into(),
+            defined: vec!["helper".to_owned(), defined.to_owned()],
+            called: vec![(defined.to_owned(), bindings, 0)],
+        };
+        let check = |left, right| check_apart(&[left, right]).map_err(|error| error.message().to_owned());
+        let both = "'a.o' and 'b.o' both define 'helper', and are linked together".to_owned();
+        assert_eq!(check(linked("a.o", "f", 2), linked("b.o", "g", 2)), Err(both));
+        // One file for both.
+        assert_eq!(check(linked("a.o", "f", 2), linked("a.o", "g", 3)), Ok(()));
+        assert_eq!(check(linked("a.o", "f", 2), linked("a.o", "f", 2)), Ok(()));
+        assert!(check(linked("a.o", "f", 2), linked("a.o", "f", 3)).is_err());
     }
 }
