@@ -437,6 +437,12 @@ fn gpu_objects_are_for_their_targets() {
     }
     let (status, error) = compile(&[&format!("--substitute={DOUBLE}={}", binary("add_dispatch_0"))]);
     assert!(status == Some(1) && error.contains("has no function 'double_dispatch_0"), "{error}");
+    // Code that gets addresses does not say what it binds.
+    let abi = "--iree-vulkan-dispatch-abi=bda";
+    let (status, error) = compile(&[abi, "--iree-hal-dump-executable-binaries-to=a"]);
+    assert_eq!(status, Some(0), "{error}");
+    let (status, error) = compile(&[abi, "--substitute_from=a"]);
+    assert!(status == Some(0) && error.contains("substituted with object file"), "{error}");
     let error = work.refused(&[&own]);
     assert!(error.contains("is SPIR-V, and the program is for 'embedded-elf"), "{error}");
     work.write("k.c", "void k() {}");

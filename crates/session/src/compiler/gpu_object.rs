@@ -41,14 +41,23 @@ impl ObjectFunction {
     /// The functions of SPIR-V, or of an executable for Vulkan.
     #[cfg(feature = "vulkan")]
     fn of_vulkan(bytes: &[u8]) -> Result<Vec<Self>> {
-        use rehal_vulkan::executable::format::{Image, infer};
+        use rehal_vulkan::executable::format::{ExecutableFormat, Image, Shader, infer, spirv};
+        let function = |name: &str, bindings, constants, workgroup_size| Self {
+            shape: Some(Shape { bindings, constants, workgroup_size }),
+            ..Self::named(name.into())
+        };
         let format = infer(bytes).ok_or_else(|| Error::invalid_argument("not code for Vulkan"))?;
-        let functions = Image::read(format, bytes)?.functions().into_iter().map(|it| {
-            let (bindings, constants, workgroup_size) =
-                (it.binding_count, it.constant_count, it.workgroup_size);
-            Self { shape: Some(Shape { bindings, constants, workgroup_size }), ..Self::named(it.name) }
-        });
-        Ok(functions.collect())
+        // These do not say what they bind: the compiler describes it beside them.
+        if format == ExecutableFormat::BareAddresses.name() {
+            let shader = Shader::read(spirv::words(bytes)?, 0)?;
+            let functions = shader.entry_points().iter();
+            return Ok(functions.map(|it| function(&it.name, 0, 0, it.workgroup_size.value(&[]))).collect());
+        }
+        let functions = Image::read(format, bytes)?.functions();
+        Ok(functions
+            .iter()
+            .map(|it| function(&it.name, it.binding_count, it.constant_count, it.workgroup_size))
+            .collect())
     }
 
     #[cfg(not(feature = "vulkan"))]

@@ -299,8 +299,8 @@ pub(super) fn uses_physical_addressing(bytes: &[u8]) -> bool {
     false
 }
 
-/// The words of `bytes`, which are little-endian.
-pub(super) fn words(bytes: &[u8]) -> Result<Vec<u32>, FormatError> {
+/// The words of `bytes`, which are little-endian. Fails if a part of one is left over.
+pub fn words(bytes: &[u8]) -> Result<Vec<u32>, FormatError> {
     let (chunks, rest) = bytes.as_chunks::<4>();
     if !rest.is_empty() {
         let found = format!("{} bytes", bytes.len());
