@@ -10,9 +10,10 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
+use rustix::process::{Pid, getppid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::emulate_default_handler;
@@ -28,26 +29,31 @@ pub(crate) fn handle() {
 /// Whether a thread handles signals. Without one, they end the process as they do without a handler, and the
 /// directories remain.
 static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
-    let (sender, receiver) = channel::<Signals>();
+    let (sender, receiver) = channel::<SignalsInfo<WithOrigin>>();
     let started = Builder::new().name("rehal-signals".into()).spawn(move || {
         let Ok(mut signals) = receiver.recv() else { return };
-        let mut first: Option<Instant> = None;
-        for signal in signals.forever() {
-            if FLAG.get().is_some_and(|flag| !flag.swap(true, Ordering::Relaxed)) {
-                first = Some(Instant::now());
-            } else if first.is_none_or(|it| it.elapsed() > SAME_SIGNAL) {
-                end(signal);
+        let parent = getppid();
+        // Of the parent, and of others.
+        let mut first: [Option<Instant>; 2] = [None; 2];
+        for origin in signals.forever() {
+            let is_of_parent = origin.process.is_some_and(|it| Pid::from_raw(it.pid) == parent);
+            let first = &mut first[usize::from(is_of_parent)];
+            match (FLAG.get(), &first) {
+                (Some(flag), None) => flag.store(true, Ordering::Relaxed),
+                (Some(_), Some(first)) if first.elapsed() <= SAME_SIGNAL => {}
+                _ => end(origin.signal),
             }
+            first.get_or_insert_with(Instant::now);
         }
     });
-    match (started, Signals::new(handled())) {
+    match (started, SignalsInfo::<WithOrigin>::new(handled())) {
         (Ok(_), Ok(signals)) => sender.send(signals).is_ok(),
         _ => false,
     }
 });
 
-/// A signal within this time of the first one is the same: what is sent to a process group reaches the copy
-/// of a process, and the process, which passes it on.
+/// A signal within this time of the first one from the same place is the same: `timeout` sends it to a
+/// process, and to its group.
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 /// While it lives, these signals do not end the process, which passes them on to its child, and hears of the
@@ -78,8 +84,9 @@ impl PassedOn {
 /// Set by the first signal, if the tool looks at it.
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// A flag that is set by the first SIGINT, SIGTERM or SIGHUP, unless it is ignored. A second one, after
-/// [`SAME_SIGNAL`], ends the process at once, as [`handle`] says.
+/// A flag that is set by the first SIGINT, SIGTERM or SIGHUP, unless it is ignored. A second one, later than
+/// [`SAME_SIGNAL`], ends the process at once, as [`handle`] says. What is sent to a process group reaches the
+/// copy of a process twice, the second time from its parent: signals of the parent count by themselves.
 pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
     let interrupted = FLAG.get_or_init(Arc::default).clone();
     if *IS_HANDLED {

@@ -82,7 +82,8 @@ pub struct ResolvedSubstitutions {
     pub substitutions: Vec<Substitution>,
     /// The files of directories whose names are those of no executable.
     pub unmatched: Vec<PathBuf>,
-    /// The dispatches of the program or the capture.
+    /// The dispatches of the program or the capture; empty without a replacement that is a
+    /// [dispatch](Replacement::is_dispatch).
     pub dispatched: Vec<DispatchedFunction>,
 }
 
@@ -300,6 +301,11 @@ impl ExecutableNames {
 }
 
 impl ResolvedSubstitutions {
+    /// Whether a replacement is a [dispatch](Replacement::is_dispatch).
+    pub fn has_dispatches(&self) -> bool {
+        self.substitutions.iter().any(|it| it.replacement.is_dispatch())
+    }
+
     /// Resolves substitutions in a capture. Fails if a selector selects nothing, before any replacement is
     /// read. If the names in the capture do not suffice, its executables are prepared on the `devices`, so
     /// that they say how they call themselves.
@@ -326,14 +332,16 @@ impl ResolvedSubstitutions {
             }
         }
         let mut resolved = resolved?;
-        plan.distinct_dispatches(|it, _| {
-            resolved.dispatched.push(DispatchedFunction {
-                name: String::from_utf8_lossy(it.name).into_owned(),
-                workgroups: it.workgroup_count,
-                binding_bytes: it.bindings.iter().map(|it| Some(it.length)).collect(),
-            });
-            Ok(())
-        })?;
+        if resolved.has_dispatches() {
+            plan.distinct_dispatches(|it, _| {
+                resolved.dispatched.push(DispatchedFunction {
+                    name: String::from_utf8_lossy(it.name).into_owned(),
+                    workgroups: it.workgroup_count,
+                    binding_bytes: it.bindings.iter().map(|it| Some(it.length)).collect(),
+                });
+                Ok(())
+            })?;
+        }
         match names.unknown(&resolved.substitutions) {
             Some(selector) => Err(nothing_selected(selector, plan, &names)),
             None => Ok(resolved),

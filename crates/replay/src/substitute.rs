@@ -93,6 +93,12 @@ impl Replacement {
         Self { keeps_missing: true, ..self }
     }
 
+    /// Whether it is a dispatch as the compiler of programs dumps it, by the extension of the file.
+    pub fn is_dispatch(&self) -> bool {
+        let Code::File(path) = &self.code else { return false };
+        path.extension().is_some_and(|it| it == "mlir" || it == "mlirbc")
+    }
+
     /// The same code with the workgroups that a function of it needs.
     pub fn with_workgroups(mut self, function: impl Into<String>, count: [u32; 3]) -> Self {
         self.workgroup_counts.push((function.into(), count));

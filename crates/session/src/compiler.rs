@@ -32,7 +32,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rehal_base::{Context, Error, FileKind, MappedFile, Remedy, Result, StatusCode};
-use rehal_tune::{Job, JobLimits, JobOutcome, KeptOutput, LocalRunner, Printed, Runner, TemporaryDirectory};
+use rehal_tune::{
+    Job, JobLimits, JobOutcome, JobProgram, KeptOutput, LocalRunner, Printed, Runner, TemporaryDirectory,
+};
 
 use cache::{CachedOutput, CompileCache};
 use identity::Identity;
@@ -133,6 +135,9 @@ enum Output {
     Cached(CachedOutput),
 }
 
+/// The flag of the compiler that puts all executables into one library, by default.
+const LINK_FLAG: &str = "iree-hal-link-executables";
+
 /// What is kept of the messages of one compilation: with `--mlir-print-ir-after-all`, they are programs.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
@@ -141,6 +146,16 @@ impl Compilation {
     pub fn new(input: impl Into<PathBuf>, flags: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         let flags = flags.into_iter().map(Into::into).collect();
         Self { input: input.into(), is_stdin: false, flags, stand_ins: Vec::new() }
+    }
+
+    /// The value of a flag of the compiler, which is given with one dash or two; the last one counts.
+    fn value_of(&self, name: &str) -> Option<String> {
+        let value = |flag: &OsString| {
+            let flag = flag.to_str()?;
+            let (given, value) = flag.split_once('=').unwrap_or((flag, ""));
+            (given.trim_start_matches('-') == name).then(|| value.to_owned())
+        };
+        self.flags.iter().rev().find_map(value)
     }
 
     /// Messages of the compiler, in which substitutes have the names that the user gave.
@@ -290,6 +305,11 @@ impl Compiler {
         Ok(matching(&String::from_utf8_lossy(&help), text))
     }
 
+    /// Fails if a program is not one that the compiler can read. Nothing is compiled.
+    pub fn check_source(&self, path: &Path) -> Result<()> {
+        self.text(path).map(drop)
+    }
+
     /// Another program of the compiler's package.
     fn sibling(&self, name: &str) -> PathBuf {
         self.identity.path.with_file_name(name)
@@ -323,9 +343,13 @@ impl Compiler {
     }
 
     fn run(&self, job: &Job) -> Result<JobOutcome> {
+        let program = match &job.program {
+            JobProgram::Named(program) => Path::new(program).display(),
+            JobProgram::Worker { .. } => self.path().display(),
+        };
         self.runner
             .run(job, &mut |_| ControlFlow::Continue(()))
-            .map_err(|error| Error::io(format!("starting '{}'", self.path().display()), &error))
+            .map_err(|error| Error::io(format!("starting '{program}'"), &error))
             .advise(|| Remedy::InstallCompiler)
     }
 

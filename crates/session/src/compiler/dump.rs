@@ -2,14 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, Result};
 use rehal_tune::TemporaryDirectory;
 
 use super::text::{ExecutableVariant, ProgramExecutable};
-use super::{Compilation, Compiler, key};
+use super::{Compilation, Compiler, LINK_FLAG, key};
 
 /// What the compiler dumps of a program's executables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,11 +134,10 @@ impl Compiler {
             flag.push(temporary.path().join(kind.word()));
             flags.push(flag);
         }
-        const LINK: &str = "--iree-hal-link-executables";
         match kinds.contains(&DumpKind::Binaries) {
             // Otherwise one binary has the functions of all.
-            true if !flags.iter().any(|it| it.as_bytes().starts_with(LINK.as_bytes())) => {
-                flags.push(format!("{LINK}=false").into());
+            true if compilation.value_of(LINK_FLAG).is_none() => {
+                flags.push(format!("--{LINK_FLAG}=false").into());
             }
             true => {}
             // No time is spent on code.

@@ -23,7 +23,7 @@ pub(super) fn explain(
 ) -> Error {
     let input = if compilation.is_stdin { Path::new("<stdin>") } else { &compilation.input }.display();
     let shown = condensed(messages);
-    if let Some(error) = of_flags(messages) {
+    if let (JobEnd::Exited(_), Some(error)) = (outcome.end, of_flags(messages)) {
         return error;
     }
     match outcome.end {

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 
-use rehal_base::{Context, Error, MappedFile, Result};
+use rehal_base::{Context, Error, MappedFile, Result, StatusCode};
 
 use super::substitute::only_variant;
-use super::text::ProgramExecutable;
+use super::text::{ExecutableFunction, ProgramExecutable};
 use super::{Compiler, wrapper};
 
 /// How a function of an object is called; `None` for what its format does not say.
@@ -42,12 +42,12 @@ impl ObjectFunction {
     #[cfg(feature = "vulkan")]
     fn of_vulkan(bytes: &[u8]) -> Result<Vec<Self>> {
         use rehal_vulkan::executable::format::{ExecutableFormat, Image, Shader, infer, spirv};
+        let format = infer(bytes).ok_or_else(|| Error::invalid_argument("not code for Vulkan"))?;
         let function = |name: &str, bindings, constants, workgroup_size| Self {
             shape: Some(Shape { bindings, constants, workgroup_size }),
             ..Self::named(name.into())
         };
-        let format = infer(bytes).ok_or_else(|| Error::invalid_argument("not code for Vulkan"))?;
-        // These do not say what they bind: the compiler describes it beside them.
+        // SPIR-V for the addresses of buffers declares no bindings: the compiler describes them beside it.
         if format == ExecutableFormat::BareAddresses.name() {
             let shader = Shader::read(spirv::words(bytes)?, 0)?;
             let functions = shader.entry_points().iter();
@@ -96,28 +96,40 @@ impl Compiler {
             "cuda" => ptx_functions(&String::from_utf8_lossy(bytes)),
             _ => wrapper::defined_symbols(bytes)?.into_iter().map(ObjectFunction::named).collect(),
         };
-        // The source does not say how the compiler divides the work.
-        let compiled = match prefix {
-            "vulkan" => {
-                let text = executable.text.replacen("hal.executable private", "hal.executable public", 1);
-                let compiled = self.compile_dispatch(&text, flags);
-                ObjectFunction::of_vulkan(&compiled.context(|| "the program's own code".into())?.bytes)?
-            }
-            _ => Vec::new(),
-        };
-        for function in &variant.functions {
-            let is_named = |it: &&ObjectFunction| it.name == function.name;
-            let Some(own) = functions.iter().find(is_named) else {
+        let find = |function: &ExecutableFunction| {
+            functions.iter().find(|it| it.name == function.name).ok_or_else(|| {
                 let names: Vec<_> = functions.iter().map(|it| format!("'{}'", it.name)).collect();
                 let has = if names.is_empty() { "none".into() } else { names.join(", ") };
                 let message = format!("'{path}' has no function '{}', but {has}", function.name);
-                return Err(Error::invalid_argument(message)
-                    .advise("keep the names of the functions: the program calls them"));
-            };
+                Error::invalid_argument(message)
+                    .advise("keep the names of the functions: the program calls them")
+            })
+        };
+        let found = variant.functions.iter().map(find).collect::<Result<Vec<_>>>()?;
+        let compiled = if prefix == "vulkan" { self.own_functions(executable, flags)? } else { Vec::new() };
+        for (function, own) in variant.functions.iter().zip(found) {
+            let compiled = compiled.iter().find(|it| it.name == function.name);
             let passed = function.bindings.len() + function.constants as usize;
-            check_signature(passed, own, compiled.iter().find(is_named)).context(|| format!("'{path}'"))?;
+            check_signature(passed, own, compiled).context(|| format!("'{path}'"))?;
         }
         Ok(())
+    }
+
+    /// What the compiler makes of an executable: its source does not say how the work is divided. Empty if it
+    /// does not compile without the rest of the program, such as its constants.
+    fn own_functions(
+        &self,
+        executable: &ProgramExecutable,
+        flags: &[OsString],
+    ) -> Result<Vec<ObjectFunction>> {
+        let text = executable.text.replacen("hal.executable private", "hal.executable public", 1);
+        match self.compile_dispatch(&text, flags) {
+            Ok(compiled) => ObjectFunction::of_vulkan(&compiled.bytes),
+            Err(error) if matches!(error.code(), StatusCode::InvalidArgument | StatusCode::Internal) => {
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error.context("the program's own code")),
+        }
     }
 }
 
@@ -134,7 +146,7 @@ fn check_signature(passed: usize, own: &ObjectFunction, compiled: Option<&Object
         ))
     };
     if let Some(count) = own.parameters
-        && count != passed
+        && count > passed
     {
         return mismatch(format!("{passed} parameters"), format!("{count} parameters"));
     }
@@ -163,9 +175,10 @@ pub(super) fn is_ptx(bytes: &[u8]) -> bool {
 /// The kernels in PTX: `.entry NAME(.param TYPE NAME, ...)`.
 fn ptx_functions(text: &str) -> Vec<ObjectFunction> {
     let kernel = |it: &str| {
-        let head = it.split('{').next().unwrap_or_default();
-        let name = head.split(|it: char| it == '(' || it.is_whitespace()).next().unwrap_or_default();
-        let parameters = head.split_whitespace().filter(|it| it.trim_start_matches('(') == ".param").count();
+        let head = it.split(['{', ')']).next().unwrap_or_default();
+        let mut words = head.split(|it: char| it.is_whitespace() || "(,".contains(it));
+        let name = words.next().unwrap_or_default();
+        let parameters = words.filter(|it| *it == ".param").count();
         ObjectFunction { parameters: Some(parameters), ..ObjectFunction::named(name.into()) }
     };
     text.split(".entry").skip(1).map(str::trim_start).map(kernel).collect()
@@ -217,16 +230,17 @@ mod tests {
             assert_eq!(check(&other), Err(message));
         }
         let with = |parameters| ObjectFunction { parameters, ..ObjectFunction::named("f".into()) };
-        assert_eq!(check(&with(Some(3))), Ok(()));
+        assert_eq!((check(&with(Some(3))), check(&with(Some(2)))), (Ok(()), Ok(())));
         assert!(check(&with(Some(4))).unwrap_err().contains("program=3 parameters substitute=4 parameters"));
     }
 
     #[test]
     fn kernels_are_read_from_ptx() {
-        let ptx = ".version 7.0\n.target sm_80\n.visible .entry f_1(\n.param .u64 a\n)\n.entry g ( )";
+        let ptx = ".version 7.0\n.target sm_80\n.visible .entry f_1(\n.param .u64 a\n)\n.entry g ( )\n\
+                   .entry h(.param .u64 a,.param .u64 b) { ld.param (x) }";
         assert!(is_ptx(ptx.as_bytes()) && !is_ptx(b".version 1\n"));
         let found = ptx_functions(ptx);
         let found: Vec<_> = found.iter().map(|it| (&*it.name, it.parameters)).collect();
-        assert_eq!(found, [("f_1", Some(1)), ("g", Some(0))]);
+        assert_eq!(found, [("f_1", Some(1)), ("g", Some(0)), ("h", Some(2))]);
     }
 }

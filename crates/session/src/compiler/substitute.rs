@@ -15,7 +15,7 @@ use rehal_tune::TemporaryDirectory;
 
 use super::gpu_object::{Elf, is_ptx, is_spirv};
 use super::text::{self, ExecutableFunction, ExecutableVariant, ProgramExecutable};
-use super::{Compilation, Compiler, wrapper};
+use super::{Compilation, Compiler, LINK_FLAG, wrapper};
 
 /// Files that replace executables of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -143,7 +143,7 @@ impl Compiler {
     pub fn executables(&self, compilation: &Compilation) -> Result<(String, Vec<ProgramExecutable>)> {
         let mut flags = without(&compilation.flags, &["iree-hal-dump-", "iree-hal-substitute-"]);
         flags.extend(["--compile-to=executable-sources", "--mlir-print-local-scope"].map(OsString::from));
-        let compiled = self.compile(&Compilation::new(&compilation.input, flags))?;
+        let compiled = self.compile(&Compilation { flags, ..compilation.clone() })?;
         let text = String::from_utf8_lossy(compiled.bytes());
         Ok((text::module_name(&text), text::executables(&text)))
     }
@@ -210,8 +210,7 @@ impl Compiler {
             result.flags.push(argument);
             result.replaced.push((name.to_owned(), path));
         }
-        let is_separate = |it: &OsString| it == "--iree-hal-link-executables=false";
-        if !compilation.flags.iter().any(is_separate) {
+        if compilation.value_of(LINK_FLAG).is_none_or(|it| !matches!(&*it.to_lowercase(), "false" | "0")) {
             wrapper::check_apart(&linked)?;
         }
         result._directory = Some(directory);
@@ -603,9 +602,8 @@ fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path, ch
 pub(super) fn check_bodies(variant: &ExecutableVariant, path: &dyn Display) -> Result<()> {
     let Some(name) = variant.missing_body() else { return Ok(()) };
     let bodies: Vec<_> = variant.bodies.iter().map(|it| format!("'{it}'")).collect();
-    let defined = if bodies.is_empty() { "none".into() } else { bodies.join(", ") };
-    let message =
-        format!("'{path}' exports function '{name}', and the functions that it defines are {defined}");
+    let defined = if bodies.is_empty() { "no function".into() } else { bodies.join(", ") };
+    let message = format!("'{path}' exports function '{name}', and defines {defined}");
     Err(Error::invalid_argument(message).advise("keep the names of the functions: the program calls them"))
 }
 

@@ -7,7 +7,7 @@ use rehal_base::{Context, Error, Result};
 use rehal_replay::{Code, DispatchedFunction, Substitution};
 
 use super::substitute::check_bodies;
-use super::text;
+use super::text::{self, ExecutableVariant};
 use super::{CompiledDispatch, Compiler};
 
 /// Compiles each replacement that is MLIR to a binary, which replaces the functions that it has, with more
@@ -24,11 +24,10 @@ pub fn compile_dispatches(
     let mut found = None;
     for substitution in substitutions {
         let replacement = &mut substitution.replacement;
-        let Code::File(path) = &replacement.code else { continue };
-        if !path.extension().is_some_and(|it| it == "mlir" || it == "mlirbc") {
-            continue;
-        }
-        let path = path.clone();
+        let path = match &replacement.code {
+            Code::File(path) if replacement.is_dispatch() => path.clone(),
+            _ => continue,
+        };
         let place = || format!("the substitute for {}", substitution.selector);
         check_text(&path, dispatched).context(place)?;
         let compiler = match &found {
@@ -51,8 +50,10 @@ pub fn compile_dispatches(
 fn check_text(path: &Path, dispatched: &[DispatchedFunction]) -> Result<()> {
     // Bytecode does not say.
     let Ok(text) = std::fs::read_to_string(path) else { return Ok(()) };
-    let executables = text::executables(&text);
-    let variants = || executables.iter().flat_map(|it| &it.variants);
+    let executables = text::executables(&text::without_comments(&text));
+    // One whose functions are not found is written in another form than the compiler's.
+    let is_read = |it: &&ExecutableVariant| !it.bodies.is_empty();
+    let variants = || executables.iter().flat_map(|it| &it.variants).filter(is_read);
     variants().try_for_each(|it| check_bodies(it, &path.display()))?;
     for function in variants().flat_map(|it| &it.functions) {
         let needed = &function.binding_bytes;

@@ -65,6 +65,21 @@ pub(super) fn module_name(text: &str) -> String {
     name.unwrap_or_else(|| "module".into())
 }
 
+/// A text without comments, which the compiler does not print.
+pub(super) fn without_comments(text: &str) -> String {
+    let uncommented = |line: &'_ str| {
+        let (mut is_quoted, mut before) = (false, ' ');
+        let at = line.char_indices().find(|(_, it)| {
+            is_quoted ^= *it == '"' && before != '\\';
+            let begins = !is_quoted && *it == '/' && before == '/';
+            before = *it;
+            begins
+        });
+        line[..at.map_or(line.len(), |(at, _)| at - 1)].trim_end().to_owned() + "\n"
+    };
+    text.lines().map(uncommented).collect()
+}
+
 /// The executables in the text of a program.
 pub(super) fn executables(text: &str) -> Vec<ProgramExecutable> {
     let of = |operation: Operation<'_>| {
@@ -337,6 +352,12 @@ mod tests {
   }
 }
 "#;
+
+    #[test]
+    fn comments_are_not_text() {
+        let text = "a \"//\" / b // c\n// }\nd \"\\\"//\" {\n";
+        assert_eq!(without_comments(text), "a \"//\" / b\n\nd \"\\\"//\" {\n");
+    }
 
     #[test]
     fn bindings_have_one_constant_offset_or_an_unknown_one() {

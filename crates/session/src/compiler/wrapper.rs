@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use object::Endianness;
-use object::elf::{FileHeader64, STB_LOCAL, STT_FILE, STT_FUNC, STT_NOTYPE, STT_SECTION};
+use object::elf::{FileHeader64, STB_GLOBAL, STB_LOCAL, STT_FILE, STT_FUNC, STT_NOTYPE, STT_SECTION};
 use object::read::elf::{FileHeader, Sym};
 use rehal_base::{Error, MappedFile, Result};
 use rehal_tune::{Job, JobLimits, KeptOutput, Runner};
@@ -36,7 +36,7 @@ const C_FLAGS: [&str; 8] = [
 pub(super) struct Linked {
     /// The file that the user named.
     path: PathBuf,
-    /// The symbols that it defines for others.
+    /// The symbols that it alone may define.
     defined: Vec<String>,
     /// The functions that the wrapper calls, each with its numbers of bindings and constants.
     called: Vec<(String, usize, u32)>,
@@ -156,9 +156,11 @@ impl C<'_> {
     fn check_call(&self, function: &ExecutableFunction, symbol: &str, call: &Path) -> Result<()> {
         let arguments = ["-w", "-fsyntax-only", "-include"].map(Into::into).into_iter();
         let arguments: Vec<_> = arguments.chain([self.source.into(), call.into()]).collect();
-        self.run(&arguments).map_err(|_| {
-            let message = format!("function '{symbol}' of '{}' has other parameters", self.source.display());
-            Error::invalid_argument(message).advise(format!("define {}", prototype(function, symbol)))
+        self.run(&arguments).map_err(|error| {
+            let source = self.source.display();
+            let message =
+                format!("function '{symbol}' of '{source}' has other parameters\n{}", error.message());
+            Error::new(error.code(), message).advise(format!("define {}", prototype(function, symbol)))
         })
     }
 }
@@ -169,14 +171,14 @@ fn call_in_c(function: &ExecutableFunction, symbol: &str) -> String {
     format!("void rehal_call(void) {{ {symbol}({}); }}\n", arguments.join(", "))
 }
 
-/// The function of an object that each function of a variant calls, and all that the object defines.
+/// The function of an object that each function of a variant calls, and what the object alone may define.
 fn symbols_for(
     variant: &ExecutableVariant,
     object: &Path,
     shown: &Path,
 ) -> Result<(Vec<String>, Vec<String>)> {
     let file = MappedFile::open(object)?;
-    let Symbols { functions: defined, data, undefined } = symbols(file.bytes())?;
+    let Symbols { functions: defined, unique, undefined } = symbols(file.bytes())?;
     let shown = shown.display();
     if !undefined.is_empty() {
         let message =
@@ -191,9 +193,12 @@ fn symbols_for(
             "write a function of the bindings and constants, or replace the executable in a replay or in the compiled program",
         ));
     }
+    // An inline function of C++ is not what the program calls.
+    let own: Vec<_> = defined.iter().filter(|it| unique.contains(it)).cloned().collect();
+    let candidates = if own.is_empty() { &defined } else { &own };
     let one = |function: &ExecutableFunction| {
         let named = format!("{}{SUFFIX}", function.name);
-        match &defined[..] {
+        match &candidates[..] {
             _ if defined.contains(&named) => Ok(named),
             [only] if variant.functions.len() == 1 && *only != function.name => Ok(only.clone()),
             [] => Err(Error::invalid_argument(format!("'{shown}' defines no function"))
@@ -206,7 +211,7 @@ fn symbols_for(
         }
     };
     let called = variant.functions.iter().map(one).collect::<Result<_>>()?;
-    Ok((called, defined.into_iter().chain(data).collect()))
+    Ok((called, unique))
 }
 
 /// How the function of an object is declared in C.
@@ -219,11 +224,15 @@ fn prototype(function: &ExecutableFunction, name: &str) -> String {
     format!("void {name}({})", bindings.chain(constants).collect::<Vec<_>>().join(", "))
 }
 
-/// The symbols of an object: the functions and the data that it defines for others, and those that it needs.
+/// The symbols of an object.
 #[derive(Default)]
 struct Symbols {
+    /// The functions that it defines for others.
     functions: Vec<String>,
-    data: Vec<String>,
+    /// All that it defines for others and that may be defined once. Others may be merged, such as inline
+    /// functions of C++.
+    unique: Vec<String>,
+    /// Those that it needs.
     undefined: Vec<String>,
 }
 
@@ -245,10 +254,13 @@ fn symbols(bytes: &[u8]) -> Result<Symbols> {
             if !name.is_empty() && name != "_GLOBAL_OFFSET_TABLE_" {
                 all.undefined.push(name);
             }
-        } else if matches!(symbol.st_type(), STT_FUNC | STT_NOTYPE) {
+            continue;
+        }
+        if symbol.st_bind() == STB_GLOBAL {
+            all.unique.push(name.clone());
+        }
+        if matches!(symbol.st_type(), STT_FUNC | STT_NOTYPE) {
             all.functions.push(name);
-        } else {
-            all.data.push(name);
         }
     }
     Ok(all)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, FileKind, Result};
+use rehal_base::{Context, Error, FileKind, Result, StatusCode};
 use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, FunctionInfo};
 use rehal_modules::hal;
 use rehal_replay::{
@@ -229,9 +229,12 @@ fn other_code(
         ..ExecutableParams::new(&executable.format, executable.code(module))
     };
     let (device, own) = (loaded.device(), loaded.executable());
-    let Some(replaced) = substitutes.replace(executable.number, device, &params, own, true)? else {
-        return Ok(None);
-    };
+    let replaced = substitutes.replace(executable.number, device, &params, own, true);
+    let replaced = replaced.map_err(|error| match error.code() {
+        StatusCode::NotFound => error.replace_advice(REPLACE_WHOLE),
+        _ => error,
+    })?;
+    let Some(replaced) = replaced else { return Ok(None) };
     let Some(code) = substitutes.code_for(executable.number, own) else { return Ok(None) };
     let place = code.place;
     let kept: Vec<_> = (own.functions().iter().zip(&replaced))
@@ -365,8 +368,10 @@ fn resolve(
     if let Some(selector) = known.unknown(&resolved.substitutions) {
         return Err(unused(selector, &known));
     }
-    for module in modules {
-        resolved.dispatched.extend(dispatched(module.file())?);
+    if resolved.has_dispatches() {
+        for module in modules {
+            resolved.dispatched.extend(dispatched(module.file())?);
+        }
     }
     if let Some(build) = &options.build_substitutes {
         build(&mut resolved)?;

@@ -6,6 +6,7 @@ use rehal_base::Result;
 use smallvec::SmallVec;
 
 use super::ModuleFile;
+use crate::ValueKind;
 use crate::instruction::{FieldValue, Instruction, List};
 use crate::operation::{Field, Op};
 use crate::verify::{IMPORT_BIT, MOVE_BIT, REF_BIT};
@@ -62,18 +63,28 @@ fn arguments<'a>(instruction: &Instruction<'a>) -> Option<List<'a>> {
 
 /// What is known of the registers of a function.
 #[derive(Default)]
-struct Registers(HashMap<u16, KnownArgument>);
+struct Registers {
+    refs: HashMap<u16, KnownArgument>,
+    /// In a block.
+    integers: HashMap<u16, KnownArgument>,
+}
 
 impl Registers {
     fn get(&self, register: u16) -> KnownArgument {
-        self.0.get(&(register & !MOVE_BIT)).copied().unwrap_or_default()
+        let registers = if register & REF_BIT != 0 { &self.refs } else { &self.integers };
+        registers.get(&(register & !MOVE_BIT)).copied().unwrap_or_default()
     }
 
-    fn set(&mut self, register: u16, known: KnownArgument) {
-        self.0.insert(register & !MOVE_BIT, known);
-        if register & REF_BIT == 0 {
-            // It may be the first half of 64 bits.
-            self.0.remove(&(register + 1));
+    /// A register that `may_be_wide` may be the first half of 64 bits.
+    fn set(&mut self, register: u16, may_be_wide: bool, known: KnownArgument) {
+        let register = register & !MOVE_BIT;
+        if register & REF_BIT != 0 {
+            self.refs.insert(register, known);
+            return;
+        }
+        self.integers.insert(register, known);
+        if may_be_wide {
+            self.integers.remove(&(register + 1));
         }
     }
 
@@ -84,7 +95,7 @@ impl Registers {
             Op::AssignRef => written = self.get(instruction.register(0)),
             Op::ConstI32Zero | Op::ConstI64Zero => written.integer = Some(0),
             Op::ConstI32 | Op::ConstI64 => written.integer = Some(instruction.bits(0)),
-            Op::Block => self.0.retain(|register, _| register & REF_BIT != 0),
+            Op::Block => self.integers.clear(),
             _ => {
                 let passed = arguments(instruction).map(|it| it.iter().filter_map(|it| self.get(it).rodata));
                 let passed: SmallVec<[usize; 2]> = passed.into_iter().flatten().collect();
@@ -93,14 +104,16 @@ impl Registers {
         }
         for (field, value) in instruction.operation.fields.iter().zip(&instruction.values) {
             match (field, value) {
-                (Field::Write(_), FieldValue::Register(register)) => self.set(*register, written),
+                (Field::Write(kind), FieldValue::Register(register)) => {
+                    self.set(*register, matches!(kind, ValueKind::I64 | ValueKind::F64), written);
+                }
                 (Field::Results, FieldValue::List(list)) => {
-                    list.iter().for_each(|register| self.set(register, written));
+                    list.iter().for_each(|register| self.set(register, true, written));
                 }
                 // Block arguments; which branch is taken is not known.
                 (Field::Moves, FieldValue::Moves(list)) => {
                     let moved: Vec<_> = list.pairs().map(|(from, to)| (self.get(from), to)).collect();
-                    moved.into_iter().for_each(|(known, to)| self.set(to, known));
+                    moved.into_iter().for_each(|(known, to)| self.set(to, true, known));
                 }
                 _ => {}
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::{
     BaseKind, BuiltPoint, Compiler, CompilerOptions, KernelLibrary, Measured, PointSource, Replacement,
     SearchEffort, SearchHost, SearchSpace, Selector, Substitution, Trial, TrialOutcome, build_kernel,
@@ -150,14 +150,17 @@ impl<'i> TuneHost<'i> {
         Ok((code, messages))
     }
 
-    /// Fails if the base itself has the error with which the first variant does not compile.
-    fn check_that_base_compiles(&self, first: &str) -> Result<()> {
-        match self.code(&self.space.unchanged()) {
-            Err(error) if print::reason(&advice::report(&error)) == print::reason(first) => {
-                Err(error.context(self.base_context()))
-            }
-            _ => Ok(()),
-        }
+    /// Fails if the base itself is why the first variant does not compile: a dispatch that cannot be read, or
+    /// a source with the same error. A dispatch whose configuration is wrong may have variants that are right.
+    fn check_base(&self, first: &str) -> Result<()> {
+        let checked = match &self.compiler {
+            Some(compiler) => compiler.check_source(self.space.base()),
+            None => match self.code(&self.space.unchanged()) {
+                Err(error) if print::reason(&advice::report(&error)) == print::reason(first) => Err(error),
+                _ => Ok(()),
+            },
+        };
+        checked.context(|| self.base_context())
     }
 
     fn base_context(&self) -> String {
@@ -199,7 +202,7 @@ impl SearchHost for TuneHost<'_> {
                 self.says_nothing = error.code() == StatusCode::Aborted;
                 let report = advice::report(&error);
                 if self.finished == 0 && !self.says_nothing {
-                    self.check_that_base_compiles(&report)?;
+                    self.check_base(&report)?;
                 }
                 Ok(BuiltPoint::Failed(report))
             }
