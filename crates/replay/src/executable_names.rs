@@ -90,7 +90,7 @@ pub struct ResolvedSubstitutions {
 /// What is known of a dispatch before a program or a capture runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DispatchedFunction {
-    /// The name of the function.
+    /// The name of the function; empty if it is not known.
     pub name: String,
     /// Its workgroups, if they are constant.
     pub workgroups: Option<[u32; 3]>,

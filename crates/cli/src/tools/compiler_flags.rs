@@ -149,6 +149,7 @@ impl SubstituteCompiler {
     /// other ones, and notes what a source needs if the module computes them.
     pub(crate) fn build_for_module(&self, resolved: &mut ResolvedSubstitutions) -> Result<()> {
         self.build(resolved)?;
+        let has_unknown = resolved.dispatched.iter().any(|it| it.name.is_empty());
         let advice = "compile the program with the source: rehal compile --substitute=NAME=FILE";
         for Substitution { replacement, .. } in &resolved.substitutions {
             let source = replacement.name.as_deref().unwrap_or("the replacement");
@@ -161,9 +162,9 @@ impl SubstituteCompiler {
                     let message = format!("{needs} the module dispatches {}", text(other));
                     return Err(Error::failed_precondition(message).advise(advice));
                 }
-                if dispatched.is_empty() || dispatched.contains(&None) {
+                if has_unknown || dispatched.is_empty() || dispatched.contains(&None) {
                     output::note(&format!(
-                        "note: {needs} the module computes its own count: if they differ, the results are wrong; \
+                        "note: {needs} the module may dispatch another count: if it does, the results are wrong; \
                          then {advice}"
                     ));
                 }

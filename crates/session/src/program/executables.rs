@@ -125,8 +125,8 @@ impl ModuleExecutable {
 fn dispatched(module: &ModuleFile) -> Result<Vec<DispatchedFunction>> {
     let calls = module.calls_with_constants(DISPATCH)?;
     let dispatched = calls.iter().filter_map(|call| {
-        let name = module.rodata(call.get(FUNCTION)?.rodata?)?;
-        let name = String::from_utf8_lossy(module.bytes().get(name.range)?).into_owned();
+        let name = call.get(FUNCTION)?.rodata.and_then(|it| module.bytes().get(module.rodata(it)?.range));
+        let name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
         let [x, y, z] = WORKGROUPS.map(|it| u32::try_from(call.get(it)?.integer?).ok());
         let bindings = call.get(BEFORE_CONSTANTS..)?.rchunks_exact(BINDING).rev();
         Some(DispatchedFunction {

@@ -151,7 +151,7 @@ impl<'i> TuneHost<'i> {
     }
 
     /// Fails if the base itself is why the first variant does not compile: a dispatch that cannot be read, or
-    /// a source with the same error. A dispatch whose configuration is wrong may have variants that are right.
+    /// a source with the same error. A dispatch with a wrong configuration may have variants that are right.
     fn check_base(&self, first: &str) -> Result<()> {
         let checked = match &self.compiler {
             Some(compiler) => compiler.check_source(self.space.base()),
