@@ -33,6 +33,41 @@ pub struct DeviceInfo {
     pub can_be_lost: bool,
     /// Its UUID, if it has one.
     pub uuid: Option<[u8; 16]>,
+    /// What it states of the dispatches that it runs; `None` if it has no limits.
+    pub limits: Option<DispatchLimits>,
+}
+
+/// Limits that a device states for dispatches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DispatchLimits {
+    /// The bytes of a binding, unless kernels get its address; see [`ExecutableFormat::binds_addresses`].
+    pub binding_bytes: u64,
+    /// The workgroups in x, y and z.
+    pub workgroup_count: [u32; 3],
+    /// Whether the device is known to run dispatches beyond its limits, which then cause a warning instead of
+    /// an error.
+    pub serves_more: bool,
+}
+
+impl DispatchLimits {
+    /// What exceeds the limits in a dispatch of `count` workgroups, `None` if that is not known, of which
+    /// `binding_bytes` is the largest binding that they count for.
+    pub fn exceeded(&self, count: Option<[u32; 3]>, binding_bytes: u64) -> impl Iterator<Item = String> {
+        let is_more =
+            |it: &[u32; 3]| it.iter().zip(self.workgroup_count).any(|(count, limit)| *count > limit);
+        let of_binding = (binding_bytes > self.binding_bytes).then(|| {
+            format!(
+                "a binding has {binding_bytes} bytes, the device states a limit of {}",
+                self.binding_bytes
+            )
+        });
+        let of_count = count.filter(|it| !it.contains(&0) && is_more(it)).map(|count| {
+            let text = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
+            let (count, limit) = (text(count), text(self.workgroup_count));
+            format!("{count} workgroups are dispatched, the device states a limit of {limit}")
+        });
+        of_binding.into_iter().chain(of_count)
+    }
 }
 
 impl DeviceInfo {

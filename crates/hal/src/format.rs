@@ -6,6 +6,10 @@ use rehal_base::FileKind;
 /// or without an entry, may write all.
 pub type WrittenBindings = Vec<Option<Vec<bool>>>;
 
+/// Reads something of each function of an executable from the name of the format and the bytes, in time in
+/// proportion to these.
+type ReadFunctions<T> = fn(&str, &[u8]) -> T;
+
 /// A family of executable formats that a driver runs. The rest of the workspace knows formats from these
 /// descriptions alone.
 ///
@@ -21,9 +25,11 @@ pub struct ExecutableFormat {
     pub is_host_code: bool,
     /// Whether its functions state their workgroup size.
     pub states_workgroup_sizes: bool,
-    /// Reads which bindings the functions of an executable may write, if the code tells: from the name of the
-    /// format and the bytes, in time in proportion to these.
-    pub written_bindings: Option<fn(&str, &[u8]) -> WrittenBindings>,
+    /// Which bindings the functions of an executable may write, if the code tells.
+    pub written_bindings: Option<ReadFunctions<WrittenBindings>>,
+    /// Which functions of an executable get the addresses of their bindings, whose sizes the device then does
+    /// not limit, by ordinal. `None` if no function does.
+    pub binds_addresses: Option<ReadFunctions<Vec<bool>>>,
 }
 
 impl ExecutableFormat {

@@ -89,7 +89,7 @@ pub use buffer_view::{BufferView, Encoding, dense_size};
 pub use callbacks::defer_callbacks;
 pub use channel::{Channel, ChannelBackend, ChannelParams};
 pub use command_buffer::{CommandBuffer, CommandBufferBackend, CommandBufferParams};
-pub use device::{Device, DeviceBackend, DeviceInfo, unsupported};
+pub use device::{Device, DeviceBackend, DeviceInfo, DispatchLimits, unsupported};
 pub use device_uri::DeviceUri;
 pub use driver::{DeviceDescription, DeviceSection, Driver, DriverBackend};
 pub use event::{Event, EventBackend};

@@ -168,6 +168,7 @@ fn info(name: &str) -> DeviceInfo {
         zeroes_memory: true,
         can_be_lost: false,
         uuid: None,
+        limits: None,
     }
 }
 

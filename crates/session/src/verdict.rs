@@ -1,3 +1,4 @@
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use rehal_base::{Error, Remedy, Result};
@@ -17,6 +18,8 @@ pub struct Verdict {
     pub reasons: Vec<Error>,
     /// The external files of the capture; empty if the capture cannot be planned.
     pub files: Vec<FileState>,
+    /// What a replay will warn of, and where it does first.
+    pub warnings: Vec<String>,
     /// Whether its executables were loaded; see [`CaptureFile::verdict_loading`].
     pub is_loaded: bool,
 }
@@ -55,6 +58,7 @@ impl Verdict {
             device: device.info().driver.clone(),
             reasons: Vec::new(),
             files: Vec::new(),
+            warnings: Vec::new(),
             is_loaded: false,
         };
         if let Some(tear) = capture.tear() {
@@ -80,6 +84,8 @@ impl Verdict {
     fn check(&mut self, plan: &Plan, device: &Device, remaps: &[FileRemap]) {
         self.reasons.extend(plan.check_not_empty().err());
         self.reasons.extend(plan.executables().filter_map(|it| check_format(&it, device).err()));
+        let unread = self.check_limits(plan, device).err();
+        self.reasons.extend(unread);
         for record in plan.files() {
             let FileContents::External { path, .. } = record.source.contents else { continue };
             let path = resolve_path(path, remaps);
@@ -87,6 +93,34 @@ impl Verdict {
             self.reasons.extend(problem.clone());
             self.files.push(FileState { id: record.id, path, problem });
         }
+    }
+
+    /// Compares dispatches with the limits that the device states.
+    fn check_limits(&mut self, plan: &Plan, device: &Device) -> Result<()> {
+        let Some(limits) = device.info().limits else { return Ok(()) };
+        let mut by_address: HashMap<u64, Vec<bool>> = HashMap::new();
+        let mut found = HashSet::new();
+        plan.distinct_dispatches(|dispatch, _| {
+            let (executable, function) = (&dispatch.executable, dispatch.function as usize);
+            let by_address = by_address.entry(executable.id).or_insert_with(|| {
+                let name = str::from_utf8(executable.format).unwrap_or_default();
+                let format = device.info().format(name).and_then(|it| it.binds_addresses);
+                format.map_or_else(Vec::new, |it| it(name, executable.data))
+            });
+            let largest = dispatch.bindings.iter().map(|it| it.length).max().unwrap_or(0);
+            let largest = if by_address.get(function).copied().unwrap_or(false) { 0 } else { largest };
+            let place = format!("{}, function '{}'", dispatch.location, dispatch.name.escape_ascii());
+            for exceeded in limits.exceeded(dispatch.workgroup_count, largest) {
+                if !found.insert(exceeded.clone()) {
+                    continue;
+                }
+                match limits.serves_more {
+                    true => self.warnings.push(format!("{place}: {exceeded}")),
+                    false => self.reasons.push(Error::out_of_range(exceeded).context(place.clone())),
+                }
+            }
+            Ok(())
+        })
     }
 }
 

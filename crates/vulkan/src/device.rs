@@ -64,6 +64,7 @@ pub(crate) fn create(physical: Physical, options: &VulkanOptions) -> Result<Devi
             zeroes_memory: false,
             can_be_lost: true,
             uuid: Some(gpu.physical().device_uuid),
+            limits: Some(gpu.physical().dispatch_limits()),
         },
         options: options.clone(),
         profiler: Profiler::default(),

@@ -10,7 +10,7 @@ use rehal_hal::{
 
 use crate::describe::describe;
 use crate::emulation::Emulation;
-use crate::executable::format::written_bindings;
+use crate::executable::format::{binds_addresses, written_bindings};
 use crate::instance::{DebugSeverity, DebugSink, Instance};
 use crate::parameters::VULKAN_PARAMETERS;
 use crate::physical::Physical;
@@ -27,6 +27,7 @@ pub(crate) const FORMATS: [ExecutableFormat; 1] = [ExecutableFormat {
     is_host_code: false,
     states_workgroup_sizes: true,
     written_bindings: Some(written_bindings),
+    binds_addresses: Some(binds_addresses),
 }];
 
 /// How the driver finds devices: the loader, its layers and messages.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 
 use ash::vk;
 use parking_lot::Mutex;
-use rehal_base::{Error, HostMemory, Result};
+use rehal_base::{Advice, Error, HostMemory, Result};
 
 use crate::VulkanOptions;
 use crate::bfloat16::{self, ShaderBfloat16Features};
@@ -46,8 +46,8 @@ pub(crate) struct Gpu {
     is_stuck: AtomicBool,
     /// See [`VulkanOptions::refuses_subgroup_mismatches`].
     refuses_mismatches: bool,
-    /// The warnings about kernels that were given.
-    mismatches: Mutex<HashSet<String>>,
+    /// The warnings about dispatches that were given.
+    warned: Mutex<HashSet<String>>,
 }
 
 impl Gpu {
@@ -107,7 +107,7 @@ impl Gpu {
             loss: OnceLock::new(),
             is_stuck: AtomicBool::new(false),
             refuses_mismatches: options.refuses_subgroup_mismatches,
-            mismatches: Mutex::default(),
+            warned: Mutex::default(),
             physical,
         })
     }
@@ -119,11 +119,27 @@ impl Gpu {
             return Err(Error::failed_precondition(message).advise(advice));
         }
         let text = format!("{message}: {advice}");
-        let is_new = self.mismatches.lock().insert(message);
+        self.warn_once(message, text);
+        Ok(())
+    }
+
+    /// A dispatch exceeds a limit that the device states: warns once for each message if the driver is known
+    /// to run more than it states, fails otherwise.
+    pub(crate) fn beyond_limits(&self, message: String, advice: impl Into<Advice>) -> Result<()> {
+        if !self.physical.serves_more() {
+            return Err(Error::out_of_range(message).advise(advice));
+        }
+        let driver = &self.physical.driver_name;
+        let text = format!("{message}; {driver} is known to run more, other drivers may not");
+        self.warn_once(message, text);
+        Ok(())
+    }
+
+    fn warn_once(&self, message: String, text: String) {
+        let is_new = self.warned.lock().insert(message);
         if is_new {
             self.physical.instance.warn(text);
         }
-        Ok(())
     }
 
     /// The functions of the device.

@@ -11,8 +11,9 @@
 //!
 //! Results are those of the reference, bit for bit on the same driver, except of tensors whose bytes are not
 //! a multiple of 4, such as `37xi8`: a binding is a range of whole words here, so that the last elements are
-//! not 0. A binding above the device's limit of descriptors is refused, since a kernel then reads undefined
-//! bytes; the reference passes it to the driver.
+//! not 0. The reference passes bindings and workgroup counts above the limits of the device to the driver.
+//! Here they are refused, since a kernel may then read undefined bytes, unless the driver is known to run
+//! more than it states (`Physical::serves_more`): then a warning says so.
 
 #![deny(unsafe_code)]
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ash::vk;
 use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::DispatchLimits;
 
 use crate::bfloat16::{self, Bfloat16, ShaderBfloat16Features};
 use crate::cooperative_matrix::CooperativeMatrix;
@@ -23,6 +24,7 @@ pub(crate) struct Physical {
     pub(crate) device_uuid: [u8; 16],
     pub(crate) driver_uuid: [u8; 16],
     pub(crate) driver_name: String,
+    pub(crate) driver_id: vk::DriverId,
     pub(crate) driver_info: String,
     pub(crate) subgroup: Subgroup,
     /// Float controls, among others.
@@ -106,6 +108,22 @@ pub(crate) struct Features {
 }
 
 impl Physical {
+    /// Whether the driver is known to run dispatches beyond the limits that it states: software that
+    /// addresses storage buffers and counts workgroups with 32 bits. A test holds it.
+    pub(crate) fn serves_more(&self) -> bool {
+        self.driver_id == vk::DriverId::MESA_LLVMPIPE
+    }
+
+    /// The limits of dispatches.
+    pub(crate) fn dispatch_limits(&self) -> DispatchLimits {
+        let limits = &self.properties.limits;
+        DispatchLimits {
+            binding_bytes: limits.max_storage_buffer_range.into(),
+            workgroup_count: limits.max_compute_work_group_count,
+            serves_more: self.serves_more(),
+        }
+    }
+
     /// Queries a device, which is made to look like another.
     pub(crate) fn query(
         instance: &Arc<Instance>,
@@ -134,6 +152,7 @@ impl Physical {
             device_uuid: [0; 16],
             driver_uuid: [0; 16],
             driver_name: String::new(),
+            driver_id: vk::DriverId::default(),
             driver_info: String::new(),
             subgroup: Subgroup::default(),
             v12_properties: vk::PhysicalDeviceVulkan12Properties::default(),
@@ -155,6 +174,10 @@ impl Physical {
             physical.query_properties();
             physical.query_features();
             physical.query_clock();
+        }
+        if emulation.has_narrow_limits {
+            // Hardware holds to its limits.
+            physical.driver_id = vk::DriverId::default();
         }
         Ok(physical)
     }
@@ -263,6 +286,7 @@ impl Physical {
         self.max_buffer_bytes = maintenance4.max_buffer_size;
         self.max_per_set_descriptors = v11.max_per_set_descriptors;
         self.driver_name = text(v12.driver_name_as_c_str());
+        self.driver_id = v12.driver_id;
         self.driver_info = text(v12.driver_info_as_c_str());
         self.v12_properties = vk::PhysicalDeviceVulkan12Properties {
             p_next: std::ptr::null_mut(),

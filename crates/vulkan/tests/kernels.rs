@@ -320,6 +320,67 @@ fn reverse_and_sum() -> Vec<u32> {
     kernel.end(function, "reverse_and_sum", SIZE)
 }
 
+/// Each workgroup writes its index, plus one, to a word of its own: these are `stride` words apart.
+fn spread(stride: u32) -> Vec<u32> {
+    let mut kernel = Kernel::new(&[]);
+    let uvec3 = kernel.uvec3;
+    let output = kernel.buffer(STORAGE, 0, 0);
+    let group = kernel.built_in(uvec3, BuiltIn::WorkgroupId);
+    let function = kernel.begin();
+    let group = kernel.component(group, 0);
+    let (stride, one) = (kernel.constant(stride), kernel.constant(1));
+    let (index, value) = (kernel.multiply(group, stride), kernel.add(group, one));
+    kernel.write(STORAGE, output, index, value);
+    kernel.end(function, "spread", [1, 1, 1])
+}
+
+#[test]
+fn dispatches_beyond_stated_limits_run_if_the_driver_is_known_to_run_more() {
+    const GROUPS: u32 = 70_000;
+    const STRIDE: u32 = 512;
+    let module = spread(STRIDE);
+    let run = |emulation| {
+        let messages = Arc::<Mutex<Vec<String>>>::default();
+        let (sink, mut options) = (messages.clone(), VulkanDriverOptions::default());
+        options.messages =
+            Some(Arc::new(move |message: &DebugMessage| sink.lock().unwrap().push(message.text.clone())));
+        let driver = Driver::new(VulkanDriver::emulating(options, emulation));
+        let device = driver.create_device("", &OptionSet::default()).unwrap();
+        let limits = device.info().limits.unwrap();
+        assert!(u64::from(GROUPS * STRIDE * 4) > limits.binding_bytes && GROUPS > limits.workgroup_count[0]);
+        let device = Validated { name: "limits", device, messages: messages.clone() };
+        let executable = device.prepare(&module);
+        let buffer = device.buffer(&vec![0; (GROUPS * STRIDE) as usize]);
+        let binding = [BufferRef::whole(&buffer)];
+        let done = device.semaphore();
+        let queue = device.device.queue(QUEUE_AFFINITY_ANY);
+        // Twice: each warning is given once.
+        for value in 1..=2 {
+            let groups = [GROUPS, 1, 1];
+            queue.signal(&[done.at(value)]).dispatch(&dispatch(&executable, groups, &binding))?;
+            done.wait(value, Some(Duration::from_secs(60)))?;
+        }
+        let word = |group: u32| {
+            let mut word = [0; 4];
+            buffer.read(u64::from(group * STRIDE * 4), &mut word).unwrap();
+            u32::from_ne_bytes(word)
+        };
+        let written = [0, 65_535, 65_536, GROUPS - 1].map(|group| (group, word(group)));
+        let messages = messages.lock().unwrap().clone();
+        Ok::<_, rehal_base::Error>((written, messages))
+    };
+    let (written, warnings) = run(Emulation::default()).unwrap();
+    assert!(written.iter().all(|(group, word)| *word == group + 1), "{written:?}");
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].contains("has 143360000 bytes; the device states a limit of 134217728"));
+    assert!(
+        warnings[1].starts_with("70000x1x1 workgroups are dispatched, the device states a limit of 65535x")
+    );
+    let narrow = Emulation { has_narrow_limits: true, ..Emulation::default() };
+    let error = run(narrow).unwrap_err();
+    assert_eq!(error.code(), rehal_base::StatusCode::OutOfRange, "{}", error.report());
+}
+
 #[test]
 fn workgroups_share_memory_between_barriers() {
     let input = noise((GROUPS * INVOCATIONS) as usize);

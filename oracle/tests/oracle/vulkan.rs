@@ -45,6 +45,7 @@ pub fn add(trials: &mut Vec<Trial>) -> io::Result<()> {
     profiles::add(trials);
     substitutions::add(trials);
     tools::add(trials);
+    trials.push(Trial::test("vulkan::beyond_limits", runs_beyond_limits));
     trials.push(Trial::test("vulkan::devices", lists_devices));
     trials.push(Trial::test("vulkan::dump_devices", dumps_devices));
     Ok(())
@@ -170,6 +171,50 @@ fn replays(capture: &Capture) -> Outcome {
         ensure(is_scalar || is_read, || format!("the bytes of result {index} are not in the reads"))?;
     }
     Ok(())
+}
+
+/// A binding and a workgroup count above the limits that the driver states: ours computes what the reference
+/// computes, says which limits are exceeded, and foresees that of a capture.
+fn runs_beyond_limits() -> Outcome {
+    const PROGRAM: &str = r"
+func.func @indices(%scale: tensor<f32>) -> tensor<4xf32> {
+  %empty = tensor.empty() : tensor<40000000xf32>
+  %all = linalg.generic {indexing_maps = [affine_map<(d0) -> ()>, affine_map<(d0) -> (d0)>], iterator_types = ['parallel']}
+      ins(%scale : tensor<f32>) outs(%empty : tensor<40000000xf32>) {
+  ^bb0(%factor: f32, %_: f32):
+    %index = linalg.index 0 : index
+    %word = arith.index_cast %index : index to i32
+    %value = arith.sitofp %word : i32 to f32
+    %scaled = arith.mulf %value, %factor : f32
+    linalg.yield %scaled : f32
+  } -> tensor<40000000xf32>
+  %kept = util.optimization_barrier %all : tensor<40000000xf32>
+  %last = tensor.extract_slice %kept[39999996] [4] [1] : tensor<40000000xf32> to tensor<4xf32>
+  return %last : tensor<4xf32>
+}";
+    let scratch = tempfile::tempdir()?;
+    compile_executable(&PROGRAM.replace('\'', "\""), scratch.path())?;
+    let run = ["--device=vulkan", "--module=program.vmfb", "--function=indices", "--input=f32=2"];
+    let run = run.map(str::to_owned).to_vec();
+    let record = [&run[..], &["--device_replay_output=c.ireereplay".to_owned()]].concat();
+    let pair = Pair::find("iree-run-module")?;
+    let (ours, theirs) = pair.run(&run, scratch.path())?;
+    let recorded = pair.run_ours(&record, scratch.path())?;
+    ensure(theirs.succeeded() && ours.stdout == theirs.stdout && recorded.stdout == ours.stdout, || {
+        format!("ours: {}\n{}\ntheirs: {}", ours.summary(), text(&ours), text(&theirs))
+    })?;
+    let limits =
+        ["160000000 bytes; the device states a limit of ", " workgroups are dispatched, the device states"];
+    let said = String::from_utf8_lossy(&ours.stderr);
+    ensure(limits.iter().all(|it| said.matches(it).count() == 1), || said.to_string())?;
+    let capture = ["info", "--device=vulkan", "c.ireereplay"].map(str::to_owned);
+    let info = Pair::find("rehal")?.run_ours(&capture, scratch.path())?;
+    let foreseen = [
+        "on vulkan, with warnings\n",
+        "a binding has 160000000 bytes, the device states a limit of ",
+        limits[1],
+    ];
+    ensure(foreseen.iter().all(|it| text(&info).contains(it)), || text(&info))
 }
 
 /// Both list the same devices.

@@ -57,6 +57,7 @@ impl MemoryDevice {
             zeroes_memory: true,
             can_be_lost: false,
             uuid: None,
+            limits: None,
         };
         Device::new(Self { info, fault })
     }

@@ -24,6 +24,7 @@ pub const FORMATS: [ExecutableFormat; 3] = [
         is_host_code: true,
         states_workgroup_sizes: true,
         written_bindings: None,
+        binds_addresses: None,
     },
     ExecutableFormat {
         prefix: SYSTEM,
@@ -32,6 +33,7 @@ pub const FORMATS: [ExecutableFormat; 3] = [
         is_host_code: true,
         states_workgroup_sizes: true,
         written_bindings: None,
+        binds_addresses: None,
     },
     ExecutableFormat {
         prefix: "vmvx-",
@@ -40,6 +42,7 @@ pub const FORMATS: [ExecutableFormat; 3] = [
         is_host_code: false,
         states_workgroup_sizes: false,
         written_bindings: None,
+        binds_addresses: None,
     },
 ];
 

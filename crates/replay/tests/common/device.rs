@@ -181,6 +181,7 @@ impl TestDevice {
             zeroes_memory: true,
             can_be_lost: false,
             uuid: None,
+            limits: None,
         };
         (Device::new(Self { info, log: log.clone() }), log)
     }

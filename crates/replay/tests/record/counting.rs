@@ -34,6 +34,7 @@ pub fn device(calls: &Calls) -> Device {
         zeroes_memory: true,
         can_be_lost: false,
         uuid: None,
+        limits: None,
     };
     Device::new(Counting { info, calls: calls.clone() })
 }

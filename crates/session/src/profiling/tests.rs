@@ -274,6 +274,7 @@ fn each_device_is_asked_for_what_it_supports() {
         zeroes_memory: true,
         can_be_lost: false,
         uuid: None,
+        limits: None,
     };
     let of = |data: RequestedData, supported| data.of(&info, supported);
     let queue = ProfileData::QUEUE_EVENTS | ProfileData::EXECUTABLE_METADATA;

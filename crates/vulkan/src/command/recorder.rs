@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::{Arc, Weak};
 
 use ash::vk;
-use rehal_base::{Context, Error, Range, Result, StatusCode};
+use rehal_base::{Context, Error, Range, Result};
 use rehal_hal::{Executable, WORKGROUP_COUNT_BYTES};
 
 use super::barriers::Barrier;
@@ -664,7 +664,9 @@ impl Recorder {
             })
             .collect();
         for (range, slot) in bindings.iter().zip(slots) {
-            slot.check(range.offset(), range.length())?;
+            slot.check(range.offset(), range.length(), |message, advice| {
+                self.gpu.beyond_limits(message, advice)
+            })?;
         }
         let pushed = self.gpu.push_descriptors().zip(pipeline.pushed_set()).map(|(_, set)| set);
         let sets = match pushed {
@@ -734,12 +736,8 @@ impl Recorder {
     /// Runs workgroups of what is bound. Fails if the device cannot run as many.
     pub(crate) fn dispatch(&mut self, count: [u32; 3]) -> Result<()> {
         self.recorded += 1;
-        let limits = self.gpu.limits().max_compute_work_group_count;
-        if count.iter().zip(limits).any(|(count, limit)| *count > limit) && !count.contains(&0) {
-            return Err(Error::new(
-                StatusCode::OutOfRange,
-                format!("the device runs at most {limits:?} workgroups, not {count:?}"),
-            ));
+        for exceeded in self.gpu.physical().dispatch_limits().exceeded(Some(count), 0) {
+            self.gpu.beyond_limits(exceeded, "compile the program with larger workgroups or tiles")?;
         }
         if !count.contains(&0) {
             let [x, y, z] = count;

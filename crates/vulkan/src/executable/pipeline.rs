@@ -136,25 +136,36 @@ pub(crate) fn descriptor_range(length: u64) -> u64 {
 }
 
 impl Slot {
-    /// Fails if a descriptor cannot have `length` bytes from `offset` of a buffer on.
-    pub(crate) fn check(&self, offset: u64, length: u64) -> Result<()> {
+    /// Fails if a descriptor cannot have `length` bytes from `offset` of a buffer on. `beyond_limits` decides
+    /// if the device only states that it cannot.
+    pub(crate) fn check(
+        &self,
+        offset: u64,
+        length: u64,
+        beyond_limits: impl FnOnce(String, Remedy) -> Result<()>,
+    ) -> Result<()> {
         if length != 0 && !offset.is_multiple_of(self.alignment) {
             return Err(Error::invalid_argument(format!(
                 "binding {} of set {} begins at {offset}, which is not a multiple of {} bytes, as the device requires",
                 self.binding, self.set, self.alignment
             )));
         }
-        if descriptor_range(length) > self.largest_range {
-            return Err(Error::out_of_range(format!(
-                "binding {} of set {} has {length} bytes; descriptors of the device have at most {}",
-                self.binding, self.set, self.largest_range
-            ))
-            .advise(Remedy::CompileWith {
-                purpose: "addresses of buffers, which have no such limit",
-                flags: "--iree-hal-target-device=vulkan --iree-vulkan-dispatch-abi=bda",
-            }));
+        if descriptor_range(length) <= self.largest_range {
+            return Ok(());
         }
-        Ok(())
+        let message = format!(
+            "binding {} of set {} has {length} bytes; the device states a limit of {} for descriptors",
+            self.binding, self.set, self.largest_range
+        );
+        let advice = Remedy::CompileWith {
+            purpose: "addresses of buffers, which have no such limit",
+            flags: "--iree-hal-target-device=vulkan --iree-vulkan-dispatch-abi=bda",
+        };
+        // Uniform buffers are bounded by their limit, and so is what 32 bits do not address.
+        if self.kind != vk::DescriptorType::STORAGE_BUFFER || length > u64::from(u32::MAX) {
+            return Err(Error::out_of_range(message).advise(advice));
+        }
+        beyond_limits(message, advice)
     }
 }
 
@@ -202,16 +213,22 @@ mod tests {
             alignment: 16,
             largest_range,
         };
+        let refused = |message: String, _: Remedy| Err(Error::out_of_range(message));
         // Of GPUs with 32-bit ranges, where it is not a multiple of a word.
         let limit = u64::from(u32::MAX);
-        slot(limit).check(0, limit - 3).unwrap();
+        slot(limit).check(0, limit - 3, refused).unwrap();
         for length in limit - 2..limit + 2 {
-            let error = slot(limit).check(0, length).unwrap_err();
+            let error = slot(limit).check(0, length, refused).unwrap_err();
             assert_eq!(error.code(), rehal_base::StatusCode::OutOfRange, "{length}");
         }
-        slot(1 << 27).check(0, (1 << 27) - 1).unwrap();
-        assert!(slot(1 << 27).check(16, (1 << 27) + 1).is_err());
-        assert!(slot(limit).check(8, 4).is_err());
+        slot(1 << 27).check(0, (1 << 27) - 1, refused).unwrap();
+        assert!(slot(1 << 27).check(16, (1 << 27) + 1, refused).is_err());
+        assert!(slot(limit).check(8, 4, refused).is_err());
+        let served = |_, _| Ok(());
+        slot(1 << 27).check(16, (1 << 27) + 1, served).unwrap();
+        assert!(slot(1 << 27).check(0, limit + 1, served).is_err());
+        let uniform = Slot { kind: vk::DescriptorType::UNIFORM_BUFFER, ..slot(1 << 16) };
+        assert!(uniform.check(0, (1 << 16) + 1, served).is_err());
         assert_eq!([0, 1, 4, 5].map(descriptor_range), [4, 4, 4, 8]);
     }
 }

@@ -83,6 +83,7 @@ pub(super) struct Replayability<'a> {
     pub executables_loaded: bool,
     #[serde(serialize_with = "reasons")]
     pub reasons: &'a [Error],
+    pub warnings: &'a [String],
 }
 
 impl<'a> Info<'a> {
@@ -101,6 +102,7 @@ impl<'a> Info<'a> {
             possible: verdict.reasons.is_empty(),
             executables_loaded: verdict.is_loaded,
             reasons: &verdict.reasons,
+            warnings: &verdict.warnings,
         };
         Self { contents, replay }
     }

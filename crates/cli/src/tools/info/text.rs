@@ -93,7 +93,12 @@ fn verdict(text: &mut String, info: &Info<'_>) {
     if replay.possible {
         // Problems that only loading the code reveals are not known yet.
         let loaded = if contents.executables.is_empty() { "" } else { " (kernels not loaded)" };
-        let _ = writeln!(text, "\nReplay here: yes{loaded}, on {device}{devices}");
+        let warned = if replay.warnings.is_empty() { "" } else { ", with warnings" };
+        let _ = writeln!(text, "\nReplay here: yes{loaded}, on {device}{devices}{warned}");
+        for warning in replay.warnings.iter().take(MAX_ROWS) {
+            let _ = writeln!(text, "  {warning}");
+        }
+        more(text, replay.warnings.len(), MAX_ROWS);
         return;
     }
     let _ = writeln!(text, "\nReplay here: no, not on {device}{devices}");

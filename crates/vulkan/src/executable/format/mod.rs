@@ -27,4 +27,4 @@ pub use layouts::{
 };
 pub use name::{DispatchAbi, ExecutableFormat, infer};
 pub use spirv::{Feature, Shader, ShaderSupport, SubgroupSizes};
-pub use written::written_bindings;
+pub use written::{binds_addresses, written_bindings};

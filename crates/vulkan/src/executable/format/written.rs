@@ -13,6 +13,12 @@ pub fn written_bindings(format: &str, data: &[u8]) -> WrittenBindings {
     )
 }
 
+/// Which functions of an executable get the addresses of their bindings. Empty for malformed executables.
+pub fn binds_addresses(format: &str, data: &[u8]) -> Vec<bool> {
+    let binds = |it: &Pipeline| !matches!(it.dispatch, Dispatch::Descriptors(_));
+    Image::read(format, data).map_or_else(|_| Vec::new(), |image| image.pipelines.iter().map(binds).collect())
+}
+
 fn for_pipeline(image: &Image, pipeline: &Pipeline) -> Option<Vec<bool>> {
     /// `PhysicalStorageBufferAddresses`.
     const ADDRESSES: u32 = 5347;
