@@ -31,6 +31,8 @@ pub struct FastForward {
     region: Region,
     /// Before and after each repetition; `None` after an error.
     state: Option<State>,
+    /// Whether it has been restored since it last ran.
+    is_restored: bool,
     /// The scopes that are open before each repetition.
     open_scopes: Vec<Span<u8>>,
     saved: Vec<Saved>,
@@ -67,6 +69,7 @@ impl FastForward {
             replay: replay.clone(),
             region,
             state: None,
+            is_restored: false,
             open_scopes: Vec::new(),
             saved: Vec::new(),
             unchanged: Vec::new(),
@@ -99,11 +102,10 @@ impl FastForward {
         self.put_back().map_err(|error| self.replay.plan().in_file(error))
     }
 
-    /// Runs the scope once. [`FastForward::restore`] must have been called before.
-    ///
-    /// Fails if a host read differs from that of the first pass.
+    /// Runs the scope once. Fails if [`FastForward::restore`] has not been called since it last ran, and if a
+    /// host read differs from that of the first pass.
     pub fn repeat(&mut self, observers: &mut [&mut dyn Observer]) -> Result<()> {
-        let state = self.take_state()?;
+        let state = self.take_restored()?;
         let expected = std::mem::take(&mut self.host_reads);
         let mut reads = SameReads { expected: &expected, next: 0 };
         let outcome = self.run(state, observers, &mut reads);
@@ -178,7 +180,7 @@ impl FastForward {
     /// [`FastForward::repeat`] after [`FastForward::vary`]: host reads may differ from those of the first
     /// pass.
     pub fn repeat_varied(&mut self, observers: &mut [&mut dyn Observer]) -> Result<()> {
-        let state = self.take_state()?;
+        let state = self.take_restored()?;
         self.run(state, observers, &mut FirstReads::default())
             .map_err(|error| self.replay.plan().in_file(error))
     }
@@ -209,6 +211,14 @@ impl FastForward {
 
     fn take_state(&mut self) -> Result<State> {
         self.state.take().ok_or_else(failed)
+    }
+
+    fn take_restored(&mut self) -> Result<State> {
+        if self.state.is_some() && !std::mem::take(&mut self.is_restored) {
+            let error = Error::failed_precondition("the scope has not been restored since it last ran");
+            return Err(self.replay.plan().in_file(error.advise("restore it before each repetition")));
+        }
+        self.take_state()
     }
 
     /// Runs the region, and drops what it created.
@@ -247,7 +257,7 @@ impl FastForward {
         for Saved { at, memory, .. } in &self.saved {
             self.write(&state, at, memory)?;
         }
-        self.state = Some(state);
+        (self.state, self.is_restored) = (Some(state), true);
         Ok(())
     }
 

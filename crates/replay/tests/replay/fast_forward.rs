@@ -225,6 +225,31 @@ fn a_repetition_that_writes_other_bytes_is_not_reproduced() {
 }
 
 #[test]
+fn a_repetition_needs_a_restored_scope() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(4);
+    capture.scope_begin("part");
+    capture.fill(whole(buffer), &[1]);
+    capture.scope_end("part");
+    let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
+    let devices = DeviceGroup::new(vec![synchronous()]).unwrap();
+    let replay = Arc::new(Replay::new(plan, &devices, &ReplayOptions::default()).unwrap());
+    let mut fast = replay.fast_forward(b"part", &mut []).unwrap();
+    let refused = |error: Error| {
+        assert_eq!(error.code(), StatusCode::FailedPrecondition);
+        assert!(error.message().contains("has not been restored"), "{error}");
+    };
+    refused(fast.repeat(&mut []).unwrap_err());
+    refused(fast.repeat_varied(&mut []).unwrap_err());
+    fast.restore().unwrap();
+    fast.repeat(&mut []).unwrap();
+    refused(fast.repeat(&mut []).unwrap_err());
+    fast.restore().unwrap();
+    fast.repeat(&mut []).unwrap();
+    fast.finish().unwrap();
+}
+
+#[test]
 fn a_scope_is_repeated_with_other_inputs() {
     let mut capture = CaptureBuilder::new();
     let cache = capture.cache();
