@@ -53,17 +53,22 @@
  * Callbacks are called on the thread whose call causes them, before this call returns; exceptions say so. A
  * callback returns NULL to continue, or an error of its own (`rehal_error_create`), which ends the call and is
  * what the call returns. A callback must not throw an exception of C++, nor leave by longjmp: that ends the
- * process. It may call functions of this header.
+ * process. It may call functions of this header. If it frees a handle that the call uses, this handle is freed
+ * when the call ends, which is an error (REHAL_STATUS_FAILED_PRECONDITION).
  *
  * A panic (a bug of the library) is caught, and becomes an error with REHAL_STATUS_INTERNAL.
  *
  *
  * fork
  *
- * The threads of devices and recorders exist only in the process that made them. In a child after fork, every
- * function that is given a handle of the parent fails with REHAL_STATUS_FAILED_PRECONDITION, and freeing it
- * does nothing. The handles of the parent are not affected. A child may make handles of its own, unless the
- * parent had several threads that were in calls of this library when it forked: then it must call execve.
+ * Threads exist only in the process that made them. In a child after fork, every function that is given a
+ * handle of the parent fails with REHAL_STATUS_FAILED_PRECONDITION, and freeing it does nothing. The handles of
+ * the parent are not affected.
+ *
+ * A child may make handles of its own if its parent has opened no devices but those of "local-sync", and has
+ * made no recorder and no profile, and if no other thread of it was in a call of this library when it forked.
+ * Otherwise every function fails there with REHAL_STATUS_FAILED_PRECONDITION, except those of errors, and those
+ * that free: the child may call execve, or do without this library.
  *
  *
  * Trust
@@ -483,7 +488,8 @@ rehal_error_t* rehal_fast_forward_create(const rehal_replay_t* replay, rehal_str
                                          const rehal_observer_t* observer,
                                          rehal_fast_forward_t** fast_forward);
 
-/* Puts back what the scope has changed. Must precede each repetition. */
+/* Puts back what the scope has changed. A repetition without it before fails with
+ * REHAL_STATUS_FAILED_PRECONDITION. */
 rehal_error_t* rehal_fast_forward_restore(const rehal_fast_forward_t* fast_forward);
 
 /* Runs the scope once, with an observer as above. Fails if the program reads other bytes than in the first

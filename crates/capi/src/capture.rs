@@ -311,7 +311,6 @@ pub unsafe extern "C" fn rehal_capture_dump(
 ) -> *mut rehal_error_t {
     // SAFETY: as above.
     guard(|| unsafe {
-        let capture = handle::get(capture)?;
         let format = match format {
             REHAL_DUMP_TEXT => Format::Text,
             REHAL_DUMP_JSONL => Format::Jsonl,
@@ -319,8 +318,10 @@ pub unsafe extern "C" fn rehal_capture_dump(
         };
         let write = write.ok_or_else(|| Error::invalid_argument("the function to write is NULL"))?;
         let mut output = Output { write, user, error: None };
-        let outcome = capture.file.dump(format, &mut output, &mut |_| {});
-        outcome.map_err(|error| output.error.unwrap_or_else(|| error.into()))
+        handle::using(capture, |capture| {
+            let outcome = capture.file.dump(format, &mut output, &mut |_| {});
+            outcome.map_err(|error| output.error.take().unwrap_or_else(|| error.into()))
+        })
     })
 }
 

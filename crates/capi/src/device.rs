@@ -8,6 +8,7 @@ use rehal::{Error, Result};
 
 use crate::capture::rehal_plan_t;
 use crate::error::{from_callback, guard, quietly, rehal_error_t};
+use crate::fork::note_threads;
 use crate::handle::{self, handle};
 use crate::structs::{list, out, put, rehal_string_t};
 
@@ -64,9 +65,14 @@ pub unsafe extern "C" fn rehal_devices_open(
         let out = out(devices)?;
         let specs: Result<Vec<_>> =
             list(uris, count, "uris")?.iter().map(|uri| DeviceSpec::find(uri.text()?)).collect();
-        *out = handle::new(options_of(specs?).open()?);
+        *out = opened(options_of(specs?).open()?);
         Ok(())
     })
+}
+
+fn opened(devices: DeviceGroup) -> *mut rehal_devices_t {
+    note_threads(&devices);
+    handle::new(devices)
 }
 
 /// The default device if there are no others.
@@ -89,7 +95,7 @@ pub unsafe extern "C" fn rehal_devices_open_for_plan(
         };
         let plan = handle::get(plan)?;
         plan.check_not_empty()?;
-        *out = handle::new(DeviceOptions::for_plan(plan, spec).open()?);
+        *out = opened(DeviceOptions::for_plan(plan, spec).open()?);
         Ok(())
     })
 }

@@ -7,6 +7,7 @@ use std::ptr;
 
 use rehal::{Error, Result, StatusCode};
 
+use crate::fork::Call;
 use crate::handle::{self, handle};
 use crate::structs::rehal_string_t;
 
@@ -22,7 +23,10 @@ handle!(rehal_error_t, Report, "error", b"error\0\0\0");
 
 /// Runs the body of a function of the API: null for success. A panic becomes an error.
 pub fn guard(body: impl FnOnce() -> Result<()>) -> *mut rehal_error_t {
-    let outcome = catch_unwind(AssertUnwindSafe(body));
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let _call = Call::begin()?;
+        body()
+    }));
     match outcome.unwrap_or_else(|panic| Err(panicked(&*panic))) {
         Ok(()) => ptr::null_mut(),
         Err(error) => new(error),
@@ -32,7 +36,10 @@ pub fn guard(body: impl FnOnce() -> Result<()>) -> *mut rehal_error_t {
 /// Runs the body of a function that cannot report an error, such as one that frees.
 pub fn quietly(body: impl FnOnce()) {
     // The panic has been printed by its hook.
-    let _ = catch_unwind(AssertUnwindSafe(body));
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        let _call = Call::begin_anywhere();
+        body();
+    }));
 }
 
 /// The outcome of a callback, which returns an error that it has made, or null.

@@ -47,9 +47,11 @@ pub unsafe extern "C" fn rehal_fast_forward_create(
     // SAFETY: what the caller gives is valid, as the header says.
     guard(|| unsafe {
         let out = out(fast_forward)?;
-        let (replay, scope) = (handle::get(replay)?, scope.bytes()?);
-        replay.check_capture()?;
-        let made = observed(observer, |observers| replay.fast_forward(scope, observers))?;
+        let scope = scope.bytes()?;
+        let made = handle::using(replay, |replay| {
+            replay.check_capture()?;
+            observed(observer, |observers| replay.fast_forward(scope, observers))
+        })?;
         *out = handle::new(Repeated(Mutex::new(Some(made))));
         Ok(())
     })
@@ -70,8 +72,9 @@ pub unsafe extern "C" fn rehal_fast_forward_repeat(
 ) -> *mut rehal_error_t {
     // SAFETY: as above.
     guard(|| unsafe {
-        let repeated = handle::get(fast_forward)?;
-        observed(observer, |observers| repeated.with(|scope| scope.repeat(observers)))
+        handle::using(fast_forward, |repeated| {
+            observed(observer, |observers| repeated.with(|scope| scope.repeat(observers)))
+        })
     })
 }
 

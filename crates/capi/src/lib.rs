@@ -19,6 +19,7 @@ pub mod device;
 pub mod error;
 pub mod fast_forward;
 pub mod file;
+pub mod fork;
 pub mod handle;
 pub mod kernel;
 pub mod profile;

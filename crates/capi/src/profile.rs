@@ -9,6 +9,7 @@ use rehal::{Error, Result};
 
 use crate::device::rehal_devices_t;
 use crate::error::{guard, quietly, rehal_error_t};
+use crate::fork::threads_start;
 use crate::handle::{self, handle};
 use crate::structs::{options, out, rehal_string_t, sized_struct};
 
@@ -79,6 +80,7 @@ pub unsafe extern "C" fn rehal_profiling_begin(
     // SAFETY: what the caller gives is valid, as the header says.
     guard(|| unsafe {
         let out = out(profiling)?;
+        threads_start();
         let begun = Profiling::begin(handle::get(devices)?, &profiling_options(options)?)?;
         *out = handle::new(Session(Mutex::new(Some(begun))));
         Ok(())

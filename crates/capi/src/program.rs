@@ -11,6 +11,7 @@ use rehal::{Error, Result};
 
 use crate::device::options_of;
 use crate::error::{guard, quietly, rehal_error_t};
+use crate::fork::{note_threads, threads_start};
 use crate::handle::{self, handle};
 use crate::record::{record_options, rehal_record_options_t};
 use crate::structs::{fill, list, options, out, rehal_bytes_t, rehal_string_t, sized_struct};
@@ -128,6 +129,10 @@ pub unsafe extern "C" fn rehal_program_load(
     guard(|| unsafe {
         let out = out(program)?;
         let loaded = Program::load(&program_options(options)?)?;
+        if loaded.recorder().is_some() {
+            threads_start();
+        }
+        loaded.devices().inspect(|it| note_threads(it));
         *out = handle::new(Loaded(Arc::new(Mutex::new(Some(Arc::new(loaded))))));
         Ok(())
     })

@@ -11,6 +11,7 @@ use rehal::{Error, Result};
 
 use crate::device::rehal_devices_t;
 use crate::error::{from_callback, guard, quietly, rehal_error_t};
+use crate::fork::threads_start;
 use crate::handle::{self, handle};
 use crate::structs::{options, out, rehal_bytes_t, rehal_string_t, sized_struct};
 
@@ -130,6 +131,7 @@ pub unsafe extern "C" fn rehal_recorder_create(
     // SAFETY: what the caller gives is valid, as the header says.
     guard(|| unsafe {
         let out = out(recorder)?;
+        threads_start();
         *out = handle::new(Recorder::create(&path.path()?, record_options(options)?)?);
         Ok(())
     })
@@ -159,6 +161,7 @@ pub unsafe extern "C" fn rehal_recorder_create_fd(
             )
             .advise("open the file without O_APPEND"));
         }
+        threads_start();
         *out = handle::new(Recorder::to(file, record_options(options)?)?);
         Ok(())
     })
@@ -178,6 +181,7 @@ pub unsafe extern "C" fn rehal_recorder_create_sink(
             return Err(Error::invalid_argument("the sink has no function to write"));
         }
         let options = record_options(options)?;
+        threads_start();
         *out = handle::new(Recorder::to(Sink { functions, at: 0, end: 0 }, options)?);
         Ok(())
     })

@@ -252,7 +252,10 @@ pub unsafe extern "C" fn rehal_replay_create(
     // SAFETY: what the caller gives is valid, as the header says.
     guard(|| unsafe {
         let out = out(replay)?;
-        let made = Replay::new(handle::get(plan)?.clone(), handle::get(devices)?, &replay_options(options)?)?;
+        let options = replay_options(options)?;
+        let made = handle::using(plan, |plan| {
+            handle::using(devices, |devices| Replay::new(plan.clone(), devices, &options))
+        })?;
         *out = handle::new(Arc::new(made));
         Ok(())
     })
@@ -271,9 +274,10 @@ pub unsafe extern "C" fn rehal_replay_run(
 ) -> *mut rehal_error_t {
     // SAFETY: as above.
     guard(|| unsafe {
-        let replay = handle::get(replay)?;
-        replay.check_capture()?;
-        observed(observer, |observers| replay.run(observers))
+        handle::using(replay, |replay| {
+            replay.check_capture()?;
+            observed(observer, |observers| replay.run(observers))
+        })
     })
 }
 
@@ -290,8 +294,9 @@ pub unsafe fn observed<T>(
         let mut observing = Observing(options(observer)?);
         match observing.0.profiling.is_null() {
             true => run(&mut [&mut observing]),
-            false => handle::get(observing.0.profiling)?
-                .with_records(|records| run(&mut [&mut observing, records])),
+            false => handle::using(observing.0.profiling, |profiling| {
+                profiling.with_records(|records| run(&mut [&mut observing, records]))
+            }),
         }
     }
 }

@@ -12,6 +12,10 @@ use rehal_capi::error::{
     rehal_error_code, rehal_error_create, rehal_error_free, rehal_error_message, rehal_error_report,
     rehal_error_t,
 };
+use rehal_capi::fast_forward::{
+    rehal_fast_forward_create, rehal_fast_forward_finish, rehal_fast_forward_free, rehal_fast_forward_repeat,
+    rehal_fast_forward_restore, rehal_fast_forward_t,
+};
 use rehal_capi::record::{
     rehal_recorder_close, rehal_recorder_create, rehal_recorder_free, rehal_recorder_t,
 };
@@ -68,8 +72,8 @@ fn empty_info() -> rehal_capture_info_t {
     info
 }
 
-/// Replays the fixture with an observer.
-fn run(observer: &rehal_observer_t) -> *mut rehal_error_t {
+/// The fixture, ready to be replayed.
+fn prepared() -> (*mut rehal_plan_t, *mut rehal_devices_t, *mut rehal_replay_t) {
     let (mut plan, mut devices, mut replay): (*mut rehal_plan_t, *mut rehal_devices_t, *mut rehal_replay_t) =
         (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
     let capture = open();
@@ -78,11 +82,20 @@ fn run(observer: &rehal_observer_t) -> *mut rehal_error_t {
         done(rehal_plan_create(capture, &raw mut plan));
         done(rehal_devices_open_for_plan(plan, string("local-sync"), &raw mut devices));
         done(rehal_replay_create(plan, devices, ptr::null(), &raw mut replay));
+        rehal_capture_free(capture);
+    }
+    (plan, devices, replay)
+}
+
+/// Replays the fixture with an observer.
+fn run(observer: &rehal_observer_t) -> *mut rehal_error_t {
+    let (plan, devices, replay) = prepared();
+    // SAFETY: the handles are live, and the observer is valid.
+    unsafe {
         let outcome = rehal_replay_run(replay, observer);
         rehal_replay_free(replay);
         rehal_devices_free(devices);
         rehal_plan_free(plan);
-        rehal_capture_free(capture);
         outcome
     }
 }
@@ -125,6 +138,83 @@ fn an_error_of_a_callback_ends_the_run_and_is_its_error() {
     let (code, report) = taken(run(&watching));
     assert_eq!((code, count), (INVALID_ARGUMENT, 1));
     assert!(report.contains("not these bytes") && report.contains("record #"), "{report}");
+}
+
+/// What a callback frees, and the code of a later use.
+struct Freeing {
+    replay: *mut rehal_replay_t,
+    scope: *mut rehal_fast_forward_t,
+    later: u32,
+}
+
+unsafe extern "C-unwind" fn frees(user: *mut c_void, _: *const rehal_host_read_t) -> *mut rehal_error_t {
+    // SAFETY: the test gives this, with handles that are live.
+    unsafe {
+        let freeing = &mut *user.cast::<Freeing>();
+        if freeing.later == 0 {
+            rehal_fast_forward_free(freeing.scope);
+            if freeing.scope.is_null() {
+                rehal_replay_free(freeing.replay);
+            }
+            freeing.later = match freeing.scope.is_null() {
+                true => taken(rehal_replay_run(freeing.replay, ptr::null())).0,
+                false => taken(rehal_fast_forward_restore(freeing.scope)).0,
+            };
+        }
+    }
+    ptr::null_mut()
+}
+
+#[test]
+fn a_handle_that_is_freed_within_its_callback_is_an_error() {
+    let (plan, devices, replay) = prepared();
+    let mut freeing = Freeing { replay, scope: ptr::null_mut(), later: 0 };
+    let mut watching = observer();
+    watching.host_read = Some(frees);
+    watching.user = (&raw mut freeing).cast();
+    // SAFETY: the handles are live until the callback frees them, and are not used later.
+    unsafe {
+        let (code, report) = taken(rehal_replay_run(replay, &raw const watching));
+        assert_eq!((code, freeing.later), (FAILED_PRECONDITION, FAILED_PRECONDITION));
+        assert!(report.contains("the replay was freed within a callback of a call that uses it"), "{report}");
+        let mut again = ptr::null_mut();
+        done(rehal_replay_create(plan, devices, ptr::null(), &raw mut again));
+        let mut scope = ptr::null_mut();
+        done(rehal_fast_forward_create(again, string("execute"), ptr::null(), &raw mut scope));
+        freeing = Freeing { replay: again, scope, later: 0 };
+        watching.user = (&raw mut freeing).cast();
+        done(rehal_fast_forward_restore(scope));
+        let (code, report) = taken(rehal_fast_forward_repeat(scope, &raw const watching));
+        assert_eq!((code, freeing.later), (FAILED_PRECONDITION, FAILED_PRECONDITION));
+        assert!(report.contains("the fast-forward was freed within a callback"), "{report}");
+        // The replay is another handle.
+        done(rehal_replay_run(again, ptr::null()));
+        rehal_replay_free(again);
+        rehal_devices_free(devices);
+        rehal_plan_free(plan);
+    }
+}
+
+#[test]
+fn a_scope_is_repeated_only_after_it_was_restored() {
+    let (plan, devices, replay) = prepared();
+    let mut scope = ptr::null_mut();
+    // SAFETY: the handles are live.
+    unsafe {
+        done(rehal_fast_forward_create(replay, string("execute"), ptr::null(), &raw mut scope));
+        for _ in 0..2 {
+            let (code, report) = taken(rehal_fast_forward_repeat(scope, ptr::null()));
+            assert_eq!(code, FAILED_PRECONDITION);
+            assert!(report.contains("the scope has not been restored since it last ran"), "{report}");
+            done(rehal_fast_forward_restore(scope));
+            done(rehal_fast_forward_repeat(scope, ptr::null()));
+        }
+        done(rehal_fast_forward_finish(scope));
+        rehal_fast_forward_free(scope);
+        rehal_replay_free(replay);
+        rehal_devices_free(devices);
+        rehal_plan_free(plan);
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn compiled(source: &str) -> (TempDir, PathBuf) {
         .arg(standard)
         .args(FLAGS)
         // For fork and its like.
-        .arg("-D_POSIX_C_SOURCE=200809L")
+        .args(["-D_DEFAULT_SOURCE", "-pthread"])
         .arg("-I")
         .arg(at("include"))
         .arg(at(source))
@@ -147,6 +147,25 @@ fn a_capture_that_is_truncated_meanwhile_is_an_error_unless_it_is_being_read() {
 fn handles_of_the_parent_are_refused_after_fork() {
     let (directory, program) = compiled("tests/wrong.c");
     assert_eq!(printed(&program, &[&directory.path().join("parent.ireereplay")]), "ok\n");
+}
+
+/// What a child can do depends on the threads of its parent, not on when it is forked.
+#[test]
+fn a_child_makes_handles_of_its_own_or_is_refused() {
+    let (_directory, program) = compiled("tests/fork.c");
+    let capture = fixture("captures/add4.add.local-sync.ireereplay");
+    let child = |arguments: &[&str]| {
+        let mut all = vec![capture.as_path()];
+        all.extend(arguments.iter().map(Path::new));
+        printed(&program, &all)
+    };
+    for _ in 0..20 {
+        assert_eq!(child(&["local-task", "local-task"]), "refused\n");
+        assert_eq!(child(&["local-sync", "local-task"]), "works\n");
+    }
+    assert_eq!(child(&["local-task", "local-sync"]), "refused\n");
+    assert_eq!(child(&["local-sync", "local-sync", "busy"]), "refused\nworks\n");
+    assert_eq!(child(&["local-sync", "local-sync", "callback"]), "works\n");
 }
 
 #[test]

@@ -24,12 +24,12 @@ static int child(rehal_recorder_t* recorder, rehal_devices_t* devices) {
   rehal_error_free(error);
   rehal_recorder_free(recorder);
   rehal_devices_free(devices);
-  /* Handles of its own work. */
+  /* The recorder has a thread: handles of its own are refused as well. */
   rehal_devices_t* own = NULL;
   rehal_string_t uri = rehal_string("local-sync");
   error = rehal_devices_open(&uri, 1, &own);
-  if (error) return 3;
-  rehal_devices_free(own);
+  if (rehal_error_code(error) != REHAL_STATUS_FAILED_PRECONDITION) return 3;
+  rehal_error_free(error);
   return 0;
 }
 

@@ -33,6 +33,7 @@
 //! | `base/map/table.rs` | `MAPPED_FILES` | names the file of a SIGBUS |
 //! | `base/memory/guarded.rs` | `SPARE` | pages of guarded buffers, to be used again |
 //! | `base/memory/spare.rs` | `SPARE` | freed blocks, to be used again |
+//! | `capi/fork.rs` | `PROCESS`, `CALLS`, `HAS_THREADS`, `DEPTH` | whether a child after fork may call |
 //! | `capi/handle.rs` | `GRAVES` | freed handles of debug builds, which stay allocated |
 //! | `cli/interrupts.rs` | `FLAG`, `IS_HANDLED` | signals of a tool |
 //! | `cli/output/at_start.rs` | `WAS_CLOSED` | standard output before `main` |
@@ -74,7 +75,7 @@
 //! | `replay/record/names.rs` | `SCRATCH` | memory of a thread's records |
 //! | `replay/record/stream.rs` | `ID` | the id of a thread |
 //! | `session/kernels.rs` | `CORES` | the number of cores, read once |
-//! | `base/parallel.rs` | `HAS_POOL` | rayon's global pool |
+//! | `base/parallel.rs` | `POOL_PROCESS` | rayon's global pool |
 //! | `tune/runner/group.rs` | `WATCHDOG_PROCESS` | what ends processes that this one has started |
 //! | `vulkan/creation/interception.rs` | `LOADER`, `FUNCTION`, `LEFT`, `IS_LASTING`, `ERROR`, `HAS_FAILED`, `DEVICE_FUNCTIONS` | failures that tests inject |
 //! | `vulkan/creation/mod.rs` | `ONE_AT_A_TIME` | tests inject failures in turn |
