@@ -76,7 +76,10 @@ impl Error {
             Kind::NotFound => StatusCode::NotFound,
             Kind::PermissionDenied => StatusCode::PermissionDenied,
             Kind::AlreadyExists => StatusCode::AlreadyExists,
-            Kind::OutOfMemory | Kind::StorageFull | Kind::QuotaExceeded => StatusCode::ResourceExhausted,
+            // The last is a limit of the process: `ulimit -f`.
+            Kind::OutOfMemory | Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => {
+                StatusCode::ResourceExhausted
+            }
             Kind::IsADirectory | Kind::NotADirectory | Kind::InvalidInput => StatusCode::InvalidArgument,
             Kind::UnexpectedEof => StatusCode::DataLoss,
             _ => StatusCode::Unavailable,
@@ -148,9 +151,15 @@ impl Error {
 /// The system's error message without the useless "(os error 2)".
 fn os_words(error: &std::io::Error) -> String {
     let text = error.to_string();
-    match text.rfind(" (os error ") {
+    let text = match text.rfind(" (os error ") {
         Some(end) => text[..end].to_string(),
         None => text,
+    };
+    match error.kind() {
+        std::io::ErrorKind::FileTooLarge => {
+            format!("{text}, above the limit of the process (ulimit -f) or of the file system")
+        }
+        _ => text,
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
 use rustix::process::{Pid, getppid};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::backend::SignalDelivery;
@@ -24,6 +24,12 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 /// ignored stay so.
 pub(crate) fn handle() {
     LazyLock::force(&IS_HANDLED);
+}
+
+/// Makes a write beyond the limit of the size of files (`ulimit -f`) fail, with the name of the file, instead
+/// of ending the process. Programs that this one starts are ended as before.
+pub(crate) fn fail_large_writes() {
+    let _ = flag::register(SIGXFSZ, Arc::default());
 }
 
 /// Whether a thread handles signals. Without one, they end the process as they do without a handler, and the
@@ -109,5 +115,6 @@ fn handled() -> impl Iterator<Item = c_int> {
 fn end(signal: c_int) {
     rehal_crash::describe_running();
     rehal_crash::remove_all();
+    rehal_crash::announce_signal(signal);
     let _ = emulate_default_handler(signal);
 }

@@ -3,10 +3,12 @@
 //! A kernel that calls `_exit(0)` would otherwise have the exit status of one that is right.
 
 use std::collections::BTreeSet;
+use std::ffi::c_int;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::parent_id;
+use std::path::Path;
 use std::process;
 use std::time::{Duration, Instant};
 
@@ -19,18 +21,36 @@ use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process,
     set_parent_process_death_signal, setrlimit, waitid,
 };
-use signal_hook::low_level::emulate_default_handler;
+use signal_hook::low_level::{emulate_default_handler, raise, signal_name};
 
 use crate::interrupts::PassedOn;
 use crate::{advice, output};
 
-/// Whether a process or thread has ended. It may be a zombie, or have no entry in `/proc` any more.
-fn has_ended(process: &str) -> bool {
-    let state = fs::read_to_string(format!("/proc/{process}/stat"));
-    match state {
-        // The state follows the name, which may contain anything.
-        Ok(text) => text.rsplit(')').next().is_some_and(|it| it.trim_start().starts_with(['Z', 'X'])),
-        Err(error) => error.kind() == io::ErrorKind::NotFound && fs::exists("/proc/self").unwrap_or(false),
+/// What a thread does that runs a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ThreadState {
+    Lives,
+    /// A signal has stopped it, which a debugger does differently.
+    Stopped,
+    /// It may be a zombie, or have no entry in `/proc` any more.
+    Ended,
+}
+
+impl ThreadState {
+    fn of(process: Pid, thread: u32) -> Self {
+        let state = fs::read_to_string(format!("/proc/{}/task/{thread}/stat", process.as_raw_pid()));
+        match state {
+            // The state follows the name, which may contain anything.
+            Ok(text) => match text.rsplit(')').next().and_then(|it| it.trim_start().chars().next()) {
+                Some('Z' | 'X') => Self::Ended,
+                Some('T') => Self::Stopped,
+                _ => Self::Lives,
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound && Path::new("/proc/self").exists() => {
+                Self::Ended
+            }
+            Err(_) => Self::Lives,
+        }
     }
 }
 
@@ -121,17 +141,48 @@ fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd, black_box: Option<&'stat
     let Some(ended) = copy.wait(WaitIdOptions::EXITED).map_err(cannot)? else {
         return Err(cannot(io::ErrorKind::NotFound.into()));
     };
-    let mut said_status = [0];
-    let is_said = File::from(said).read(&mut said_status).is_ok_and(|count| count == 1);
-    if let Some(thread) = stuck.filter(|_| !is_said) {
-        let error = Error::new(StatusCode::Aborted, format!("a kernel ended its thread: {}", named(&thread)));
+    // The status of the work, and that of a signal which the copy has reported after it.
+    let mut said_statuses = [0; 16];
+    let count = File::from(said).read(&mut said_statuses).unwrap_or(0);
+    let said_status = said_statuses[..count].last().copied();
+    // The copy that is stuck says of the signal that ends it.
+    let is_unsaid = said_status.is_none_or(|it| it == rehal_crash::status_of_signal(libc::SIGTERM));
+    if let Some((thread, state)) = stuck.filter(|_| is_unsaid) {
+        let (did, instead) = match state {
+            ThreadState::Stopped => ("stopped its process", "stopping the process"),
+            _ => ("ended its thread", "ending its thread"),
+        };
+        let error = Error::new(StatusCode::Aborted, format!("a kernel {did}: {}", named(&thread)));
         return Err(with_record(error, &thread)
-            .advise("a kernel returns a status instead of ending its thread: correct the kernel"));
+            .advise(format!("a kernel returns a status instead of {instead}: correct the kernel")));
     }
-    match ended.exit_status() {
-        Some(status) if is_said && status == i32::from(said_status[0]) => Ok(said_status[0]),
-        _ => Err(ended_early(&ended, &black_box.map_or_else(Vec::new, BlackBox::running))),
+    let kernels = Kernels::of(black_box);
+    match (ended.exit_status(), ended.terminating_signal()) {
+        (Some(status), _) if said_status.map(i32::from) == Some(status) => Ok(status as u8),
+        (Some(status), _) => Err(ended_early(JobEnd::Exited(status), &kernels)),
+        (None, Some(libc::SIGKILL)) => Err(ended_early(JobEnd::Signaled(libc::SIGKILL), &kernels)),
+        (None, signal) => {
+            let signal = signal.unwrap_or_default();
+            // A user sends these, maybe before the copy handles them.
+            let is_of_user =
+                !kernels.are_running && [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].contains(&signal);
+            if said_status != Some(rehal_crash::status_of_signal(signal)) && !is_of_user {
+                output::note(&advice::report(&ended_early(JobEnd::Signaled(signal), &kernels)));
+            }
+            Ok(end_by(signal))
+        }
     }
+}
+
+/// Ends this process by the signal that ended its copy. Returns the exit status in its place, if this process
+/// ignores the signal.
+fn end_by(signal: c_int) -> u8 {
+    // The copy may have left a core dump.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    let _ = emulate_default_handler(signal);
+    // That does not know all signals. Of the others, this process handles none.
+    let _ = raise(signal);
+    rehal_crash::status_of_signal(signal)
 }
 
 /// The copy of this process, until it has been waited for: another process may get its id then.
@@ -175,35 +226,49 @@ impl ProcessCopy {
         }
     }
 
-    /// Waits until it ends, or until one of its threads has ended in a kernel. In the second case, ends it,
-    /// whose other threads would wait forever, and returns that thread.
-    fn await_stuck(&mut self, black_box: Option<&BlackBox>) -> Option<RunningThread> {
+    /// Waits until it ends, or until one of its threads has ended or been stopped in a kernel. In the second
+    /// case, ends it, whose other threads would wait forever, and returns that thread.
+    fn await_stuck(&mut self, black_box: Option<&BlackBox>) -> Option<(RunningThread, ThreadState)> {
         /// How often threads are looked at.
         const STEP: Duration = Duration::from_millis(200);
         /// How long a process may take to end: its last thread frees its memory.
         const END: Duration = Duration::from_secs(5);
         /// How long until it is killed: it removes its temporary files.
         const MOST: Duration = Duration::from_secs(10);
+        /// How many looks in a row find a stopped thread: a shell stops and continues both processes, and not
+        /// at exactly the same time.
+        const STOPS: u32 = 10;
         // It may have been killed before its signal could be received.
         if self.has_ended() {
             return None;
         }
         let step = if black_box.is_some() { STEP } else { Duration::MAX };
+        let mut stops = 0;
         let stuck = loop {
             if self.ends_within(step) {
                 return None;
             }
             let Some(black_box) = black_box else { continue };
-            let has_ended =
-                |it: &RunningThread| has_ended(&format!("{}/task/{}", self.id.as_raw_pid(), it.thread));
-            if let Some(stuck) = black_box.running().into_iter().find(has_ended) {
+            let with_state = |it: RunningThread| {
+                let state = ThreadState::of(self.id, it.thread);
+                (it, state)
+            };
+            let threads: Vec<_> = black_box.running().into_iter().map(with_state).collect();
+            let find = |state| threads.iter().find(|it| it.1 == state).cloned();
+            if let Some(ended) = find(ThreadState::Ended) {
                 if self.ends_within(END) {
                     return None;
                 }
                 // The thread was not in the middle of its own end.
-                if black_box.running().contains(&stuck) {
-                    break stuck;
+                if black_box.running().contains(&ended.0) {
+                    break ended;
                 }
+            }
+            let stopped = find(ThreadState::Stopped);
+            stops = if stopped.is_some() { stops + 1 } else { 0 };
+            if let Some(stopped) = stopped.filter(|_| stops >= STOPS) {
+                let _ = kill_process(self.id, Signal::KILL);
+                break stopped;
             }
         };
         let _ = kill_process(self.id, Signal::TERM);
@@ -229,38 +294,53 @@ fn with_record(error: Error, thread: &RunningThread) -> Error {
     }
 }
 
-/// The error if the copy ended before its work was done; `running` are the kernels that it ran then. If a
-/// signal ended the copy, it ends this process as well.
-fn ended_early(ended: &WaitIdStatus, running: &[RunningThread]) -> Error {
+/// What threads of the copy ran when it ended: kernels, or if none did, their last ones.
+struct Kernels {
+    threads: Vec<RunningThread>,
+    are_running: bool,
+}
+
+impl Kernels {
+    fn of(black_box: Option<&BlackBox>) -> Self {
+        let running = black_box.map_or_else(Vec::new, BlackBox::running);
+        let are_running = !running.is_empty();
+        let threads = if are_running { running } else { black_box.map_or_else(Vec::new, BlackBox::last) };
+        Self { threads, are_running }
+    }
+}
+
+/// The error if the copy ended before its work was done.
+fn ended_early(end: JobEnd, kernels: &Kernels) -> Error {
     /// That of a panic in Rust.
-    const PANIC: i32 = 101;
-    let end = match (ended.exit_status(), ended.terminating_signal()) {
-        (Some(code), _) => JobEnd::Exited(code),
-        (None, signal) => JobEnd::Signaled(signal.unwrap_or_default()),
-    };
-    let early = || {
-        let kernels: BTreeSet<_> = running.iter().map(named).collect();
-        let kernels: Vec<_> = kernels.into_iter().collect();
-        let place = if kernels.is_empty() { String::new() } else { format!(", in {}", kernels.join(" or ")) };
+    const PANIC: JobEnd = JobEnd::Exited(101);
+    const KILLED: JobEnd = JobEnd::Signaled(libc::SIGKILL);
+    let is_known = kernels.are_running || !matches!(end, PANIC | KILLED);
+    let threads = if is_known { &kernels.threads[..] } else { &[] };
+    let names: BTreeSet<_> = threads.iter().map(named).collect();
+    let names: Vec<_> = names.into_iter().collect();
+    let relation = if kernels.are_running { "in" } else { "after" };
+    let place = if names.is_empty() { String::new() } else { format!(", {relation} {}", names.join(" or ")) };
+    let name = match end {
         // After the clause that says why.
-        let comma = if end == JobEnd::Signaled(libc::SIGKILL) { "," } else { "" };
-        let message = format!("the process ended {end}{comma} before its work was done{place}");
-        let error = Error::new(StatusCode::Aborted, message);
-        match running.first() {
-            Some(thread) => with_record(error, thread),
-            None => error,
-        }
+        KILLED => ",".to_owned(),
+        JobEnd::Signaled(signal) => signal_name(signal).map_or_else(String::new, |it| format!(" ({it})")),
+        _ => String::new(),
+    };
+    let message = format!("the process ended {end}{name} before its work was done{place}");
+    let error = Error::new(StatusCode::Aborted, message);
+    let error = match threads.first() {
+        Some(thread) => with_record(error, thread),
+        None => error,
     };
     match end {
-        JobEnd::Exited(code) if code != PANIC => {
-            early().advise("a kernel returns a status instead of ending the process: correct the kernel")
+        PANIC | KILLED => error,
+        _ if kernels.are_running => {
+            error.advise("a kernel returns a status instead of ending the process: correct the kernel")
         }
-        JobEnd::Signaled(signal) if signal != libc::SIGKILL => {
-            // The copy may have left a core dump.
-            let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
-            let _ = emulate_default_handler(signal);
-            early()
-        }
-        _ => early(),
+        _ if !threads.is_empty() => error.advise(
+            "a kernel that writes outside of its bindings, or that changes the state of its process, can end it \
+             later: a verification names one that writes",
+        ),
+        _ => error,
     }
 }

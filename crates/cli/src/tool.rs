@@ -222,6 +222,7 @@ fn start_with(
     // Every tool maps files, which another process may truncate.
     CrashReports::install();
     rehal_crash::name_options(flags::CRASH_OPTIONS);
+    interrupts::fail_large_writes();
     let origin = origin.clone();
     let invocation = Invocation { name, program, flags, word, files, worker, status: Cell::new(0), origin };
     let run = || {

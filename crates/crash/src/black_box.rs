@@ -66,7 +66,13 @@ impl BlackBox {
 
     /// The threads that run kernels now, or did when their process ended.
     pub fn running(&self) -> Vec<RunningThread> {
-        self.threads.iter().filter_map(ThreadSlot::running).collect()
+        let running = self.threads.iter().filter(|it| it.runs.load(Ordering::Acquire));
+        running.map(ThreadSlot::last).filter(|it| it.thread != 0).collect()
+    }
+
+    /// The last kernels that threads have run, of those with a name. Threads may have ended.
+    pub fn last(&self) -> Vec<RunningThread> {
+        self.threads.iter().map(ThreadSlot::last).filter(|it| !it.function.is_empty()).collect()
     }
 
     fn take_slot(&'static self) -> Option<&'static ThreadSlot> {
@@ -81,14 +87,13 @@ impl BlackBox {
 }
 
 impl ThreadSlot {
-    fn running(&self) -> Option<RunningThread> {
-        let runs = self.runs.load(Ordering::Acquire);
+    fn last(&self) -> RunningThread {
         let thread = self.thread.load(Ordering::Relaxed);
         let record = self.record.each_ref().map(|it| it.load(Ordering::Relaxed));
         let name = self.name.each_ref().map(|it| it.load(Ordering::Relaxed).to_ne_bytes());
         let name = name.as_flattened().split(|byte| *byte == 0).next().unwrap_or_default();
         let function = String::from_utf8_lossy(name).into_owned();
-        (runs && thread != 0).then(|| RunningThread { thread, function, record: describe_record(record) })
+        RunningThread { thread, function, record: describe_record(record) }
     }
 
     fn begin(&self, function: &str) {
@@ -162,5 +167,6 @@ mod tests {
         assert_eq!(black_box.running()[0].record.as_deref(), Some("record #31, offset 7536"));
         drop(Noted(slot));
         assert!(black_box.running().is_empty());
+        assert_eq!(black_box.last()[0].record.as_deref(), Some("record #31, offset 7536"));
     }
 }

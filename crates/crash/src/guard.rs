@@ -1,5 +1,6 @@
 //! The guard of the process: what it is asked to do, and the exit statuses that it ends the process with.
 
+use std::ffi::c_int;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,9 +40,21 @@ pub fn name_options(names: OptionNames) {
 }
 
 /// From now on, when the guard ends the process, it first writes the exit status to this file, as a byte. A
-/// process that a kernel ends does not.
+/// process that a kernel ends does not. If a signal ends the process after a report, the byte is
+/// [`status_of_signal`].
 pub fn announce_exits(to: OwnedFd) {
     platform::announce_exits(to);
+}
+
+/// Says, where [exits are announced](announce_exits), that this signal is about to end the process, which has
+/// reported why.
+pub fn announce_signal(signal: c_int) {
+    platform::announce(status_of_signal(signal));
+}
+
+/// The exit status that stands for the end by a signal, as in shells.
+pub fn status_of_signal(signal: c_int) -> u8 {
+    128_u8.wrapping_add(signal as u8)
 }
 
 /// Installs the guard for the process, and a signal stack for the calling thread. Later calls only do the

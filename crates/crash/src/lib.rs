@@ -106,7 +106,7 @@ pub use crash_note::CrashNote;
 pub use driver_work::DriverWork;
 pub use guard::{
     EXIT_STATUS, OptionNames, TIMEOUT_STATUS, TRUNCATED_STATUS, WRONG_MACHINE_STATUS, announce_exits,
-    arm_thread, handles_faults, install, is_installed, name_options,
+    announce_signal, arm_thread, handles_faults, install, is_installed, name_options, status_of_signal,
 };
 pub use removal::{Removal, Stays, change, remove_all};
 pub use running::{Running, run};

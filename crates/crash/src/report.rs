@@ -16,8 +16,8 @@ use crate::{
 };
 
 /// Reports a fault of a kernel, or of a file that was truncated while it was mapped, and ends the process;
-/// returns if it is neither.
-pub(crate) fn report(fault: &Fault<'_>) {
+/// returns if it is neither, and whether something was said about it.
+pub(crate) fn report(fault: &Fault<'_>) -> bool {
     report_truncation(fault);
     let described = with_current(|kernel| {
         let mut text = Text::new();
@@ -127,9 +127,9 @@ fn wait_for_end() -> ! {
 }
 
 /// Reports a fault of other code that the thread has called: see [`CrashNote`].
-fn report_note(fault: &Fault<'_>) {
+fn report_note(fault: &Fault<'_>) -> bool {
     if fault.name == EXIT {
-        return;
+        return false;
     }
     let mut text = Text::new();
     let is_noted = CrashNote::with_current(|what, advice| {
@@ -152,13 +152,14 @@ fn report_note(fault: &Fault<'_>) {
         platform::flush_after_crash(EXIT_STATUS);
         platform::exit_now(EXIT_STATUS);
     }
-    report_outside(fault);
+    let is_said = report_outside(fault);
     BackgroundWriter::await_all();
+    is_said
 }
 
 /// Says what may be the cause of a fault of our own code, or of a library, in a thread that has replayed
-/// records; the previous handler then ends the process.
-fn report_outside(fault: &Fault<'_>) {
+/// records; the previous handler then ends the process. Returns whether something was said.
+fn report_outside(fault: &Fault<'_>) -> bool {
     if IS_ENDING.load(Ordering::Acquire) {
         wait_for_end();
     }
@@ -175,11 +176,12 @@ fn report_outside(fault: &Fault<'_>) {
     text.push("\n  try: a kernel that writes outside of its bindings corrupts the memory of the process, and a verification names it; ");
     text.push("otherwise report an error of this tool\n");
     platform::write_stderr(text.bytes());
+    true
 }
 
 /// Says what a driver executes, if it may be the cause of a fault in a thread that has replayed nothing: see
-/// [`DriverWork`]. The previous handler then ends the process.
-fn report_driver(fault: &Fault<'_>) {
+/// [`DriverWork`]. The previous handler then ends the process. Returns whether something was said.
+fn report_driver(fault: &Fault<'_>) -> bool {
     let mut text = Text::new();
     let is_busy = DriverWork::with_last(|last| {
         text.push("INTERNAL; crashed with ").push(fault.name);
@@ -196,6 +198,7 @@ fn report_driver(fault: &Fault<'_>) {
     if is_busy.is_some() {
         platform::write_stderr(text.bytes());
     }
+    is_busy.is_some()
 }
 
 /// Reports an access to a mapped page beyond the end of its file, by a kernel or a reader.

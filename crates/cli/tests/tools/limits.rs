@@ -114,3 +114,31 @@ fn a_full_directory_for_temporary_files_is_named() {
         assert_eq!(left, 0, "{words:?}");
     }
 }
+
+/// Of files, by `ulimit -f`: the signal of it does not end the tool.
+#[test]
+fn a_file_above_the_limit_is_named() {
+    let abs = capture("simple_abs.abs.local-sync");
+    let lines: [&[&str]; 3] = [
+        &["redact", "--keep=all", &abs, "-o", "output"],
+        &["run", "--replay_ledger=output", &abs],
+        &["profile", "timeline", "sample.ireeprof", "-o", "output"],
+    ];
+    for words in lines {
+        let (scratch, temporary) = (Scratch::new(), Scratch::new());
+        let profile = format!("{}/../profile/tests/data/sample.ireeprof", env!("CARGO_MANIFEST_DIR"));
+        std::fs::copy(profile, scratch.path("sample.ireeprof")).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -f 0; exec \"$@\"", "sh"]).arg(command("rehal").get_program());
+        shell.args(words).env("TMPDIR", temporary.path("")).current_dir(scratch.path(""));
+        let ran = ran(shell.output().unwrap());
+        assert_eq!(ran.status, Some(1), "{words:?}: {}", ran.stderr);
+        assert!(ran.stderr.starts_with("RESOURCE_EXHAUSTED; "), "{words:?}: {}", ran.stderr);
+        let temporary = temporary.path("").display().to_string();
+        let place = if words[0] == "redact" { temporary.trim_end_matches('/') } else { "output" };
+        for part in ["File too large, above the limit of the process (ulimit -f)", place] {
+            assert!(ran.stderr.contains(part), "{words:?}: {part}: {}", ran.stderr);
+        }
+        assert!(!scratch.path("output").exists(), "{words:?}");
+    }
+}

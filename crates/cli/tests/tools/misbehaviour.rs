@@ -195,6 +195,58 @@ fn a_kernel_that_ends_the_process_does_not_succeed() {
     }
 }
 
+/// Whatever handled it before: the process that passes signals on says what has run.
+#[test]
+fn a_kernel_that_ends_its_process_by_a_signal_is_named() {
+    let kernel = Kernel::new(
+        "extern void *signal(int, void *); extern int raise(int), atoi(const char *); extern char *getenv(const char *);
+        int number = atoi(getenv(\"NUMBER\")); signal(number, (void *)0); raise(number); binding_2[i] = 0;",
+    );
+    let ignored = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH];
+    let stopping = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
+    let killed = [libc::SIGKILL];
+    for number in (1..32).chain([libc::SIGRTMIN(), libc::SIGRTMAX()]).filter(|it| !ignored.contains(it)) {
+        let device = if number % 2 == 0 { "local-sync" } else { "local-task" };
+        let mut tool = command("rehal");
+        tool.arg("run").args(kernel.words("run", device)).env("NUMBER", number.to_string());
+        let output = tool.output().unwrap();
+        let signal = output.status.signal();
+        let ran = ran(output);
+        let is_error = stopping.contains(&number) || killed.contains(&number);
+        assert_eq!(
+            (signal, ran.status),
+            if is_error { (None, Some(1)) } else { (Some(number), None) },
+            "{ran:?}"
+        );
+        let first = match stopping.contains(&number) {
+            true => "ABORTED; a kernel stopped its process: function 'add_dispatch_0_elementwise_4_f32'\n"
+                .to_owned(),
+            false => format!("ABORTED; the process ended by signal {number}"),
+        };
+        assert!(ran.stderr.starts_with(&first), "{number}: {ran:?}");
+        assert_eq!(ran.stderr.matches("ABORTED").count(), 1, "{number}: {ran:?}");
+        for part in ["function 'add_dispatch_0_elementwise_4_f32'\n", "at: record #"] {
+            assert!(ran.stderr.contains(part), "{number}: {part}: {ran:?}");
+        }
+    }
+}
+
+/// What the kernel did shows after it has returned, when the handler of the fault writes its report.
+#[test]
+fn the_last_kernel_of_a_process_that_ends_later_is_named() {
+    let kernel = Kernel::new(
+        "extern int open(const char *, int, ...); extern long pwrite(int, const void *, unsigned long, long), write();
+        static const char trap[16] = {0xcc, 0xcc, 0xcc, 0xcc};
+        pwrite(open(\"/proc/self/mem\", 2), trap, 16, (long)write); binding_2[i] = 0;",
+    );
+    let mut tool = command("rehal");
+    let output = tool.arg("run").args(kernel.words("run", "local-sync")).output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGTRAP), "{output:?}");
+    let ran = ran(output);
+    let first = "ABORTED; the process ended by signal 5 (SIGTRAP) before its work was done, after function 'add_dispatch_0_elementwise_4_f32'\n  at: record #";
+    assert!(ran.stderr.starts_with(first), "{ran:?}");
+}
+
 /// The system call ends the thread alone: what waits for it would wait forever.
 #[test]
 fn a_kernel_that_ends_its_thread_is_named() {

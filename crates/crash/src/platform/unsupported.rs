@@ -2,7 +2,7 @@
 
 use crate::platform::Fault;
 
-pub(crate) fn install_handlers(_report: fn(&Fault<'_>), _interrupted: fn(usize)) {}
+pub(crate) fn install_handlers(_report: fn(&Fault<'_>) -> bool, _interrupted: fn(usize)) {}
 
 pub(crate) fn handles_faults() -> bool {
     false
@@ -15,6 +15,8 @@ pub(crate) unsafe fn allow_accesses(_allow: fn(usize) -> bool) {}
 pub(crate) fn arm_thread() {}
 
 pub(crate) fn announce_exits(_to: std::os::fd::OwnedFd) {}
+
+pub(crate) fn announce(_status: u8) {}
 
 pub(crate) fn interrupt_thread(_thread: i32) -> bool {
     false

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use super::interrupt;
 use crate::platform::{EXIT, Fault};
 use crate::removal::remove_after_crash;
+use crate::status_of_signal;
 
 pub(super) const SIGNALS: [(c_int, &str); 6] = [
     (libc::SIGSEGV, "SIGSEGV"),
@@ -34,8 +35,8 @@ const EXIT_HANDLERS: usize = 16;
 /// Longest x86 instruction.
 const INSTRUCTION_BYTES: usize = 15;
 
-/// Handles a fault; returns if it is not ours.
-type Report = fn(&Fault<'_>);
+/// Handles a fault; returns if it is not ours, and whether something was said about it.
+type Report = fn(&Fault<'_>) -> bool;
 
 /// The previous action per signal, and the reporting function.
 struct Installed(UnsafeCell<MaybeUninit<([libc::sigaction; SIGNALS.len()], Report)>>);
@@ -197,7 +198,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
             if signal == libc::SIGSEGV && address != instruction && is_allowed(address) {
                 return;
             }
-            report(&Fault {
+            let is_said = report(&Fault {
                 name: SIGNALS[index].1,
                 address: (is_fault && (*info).si_code != SI_KERNEL).then_some((*info).si_addr() as usize),
                 instruction: Some(instruction),
@@ -205,6 +206,9 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
                 accessed: is_fault.then_some(address),
                 stack_pointer: registers[libc::REG_RSP as usize] as usize,
             });
+            if is_said {
+                announce(status_of_signal(signal));
+            }
         }
         // Not ours: restore the previous action. A fault recurs on return; a trap does not, since the program
         // continues after its instruction.
@@ -271,14 +275,19 @@ pub(crate) fn announce_exits(to: OwnedFd) {
     ANNOUNCED.store(to.into_raw_fd(), Ordering::Relaxed);
 }
 
-/// Removes what has a [`Removal`](crate::Removal) and exits without running anything else; async-signal-safe.
-pub(crate) fn exit_now(status: i32) -> ! {
-    remove_after_crash();
+/// Writes the exit status to the file that was set for it. Async-signal-safe.
+pub(crate) fn announce(status: u8) {
     let announced = ANNOUNCED.load(Ordering::Relaxed);
     if announced >= 0 {
         // SAFETY: the pointer and the length are of a local variable. If it fails, the process ends without.
         unsafe { libc::write(announced, (&raw const status).cast(), 1) };
     }
+}
+
+/// Removes what has a [`Removal`](crate::Removal) and exits without running anything else; async-signal-safe.
+pub(crate) fn exit_now(status: i32) -> ! {
+    remove_after_crash();
+    announce(status as u8);
     // SAFETY: never returns and runs no code of this process.
     unsafe { libc::_exit(status) }
 }
@@ -287,6 +296,7 @@ pub(crate) fn exit_now(status: i32) -> ! {
 /// handler. Async-signal-safe.
 pub(crate) fn abort_now() -> ! {
     remove_after_crash();
+    announce(status_of_signal(libc::SIGABRT));
     // SAFETY: both calls are async-signal-safe; without our handler, which would report the abort as a second
     // crash.
     unsafe {
