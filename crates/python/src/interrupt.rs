@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 
 /// How often signals are looked for.
-const PAUSE: Duration = Duration::from_millis(20);
+pub const PAUSE: Duration = Duration::from_millis(20);
 
 /// Looks for signals from time to time, and keeps the exception that one raised.
 pub struct Signals {
@@ -16,11 +16,6 @@ pub struct Signals {
 impl Signals {
     pub fn new() -> Self {
         Self { last: Instant::now(), raised: None }
-    }
-
-    /// Keeps an exception, with which the work is to end.
-    pub fn raise(&mut self, exception: PyErr) {
-        self.raised.get_or_insert(exception);
     }
 
     /// Whether the work is to end. Signals are handled on the main thread only.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use rehal_session::{Error, Job, JobEnd, JobLimits, JobOutcome, KeptOutput, LocalRunner, Runner};
+use rehal_session::{Error, Job, JobEnd, JobOutcome, KeptOutput, LocalRunner, Runner};
 
 use crate::errors::exception;
 use crate::interrupt::Signals;
@@ -28,7 +28,7 @@ pub fn run_job<'py>(
     let mut job = Job::for_program(program);
     job.arguments = arguments;
     job.kept = KeptOutput::First(MAX_OUTPUT_BYTES);
-    job.limits = limits(timeout_seconds)?;
+    job.limits.time = duration(timeout_seconds)?;
     let mut signals = Signals::new();
     let outcome = py.detach(|| LocalRunner.run(&job, &mut |_| watch(&mut signals)));
     signals.take()?;
@@ -36,14 +36,12 @@ pub fn run_job<'py>(
 }
 
 /// The limit of a job's time.
-pub fn limits(timeout_seconds: Option<f64>) -> PyResult<JobLimits> {
-    let Some(seconds) = timeout_seconds else { return Ok(JobLimits::default()) };
-    let time = Duration::try_from_secs_f64(seconds)
-        .map_err(|error| pyo3::exceptions::PyValueError::new_err(format!("timeout: {error}")))?;
-    Ok(JobLimits::for_time(time))
+pub fn duration(timeout_seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    let time = timeout_seconds.map(Duration::try_from_secs_f64).transpose();
+    time.map_err(|error| pyo3::exceptions::PyValueError::new_err(format!("timeout: {error}")))
 }
 
-pub fn watch(signals: &mut Signals) -> ControlFlow<()> {
+fn watch(signals: &mut Signals) -> ControlFlow<()> {
     match signals.is_raised() {
         true => ControlFlow::Break(()),
         false => ControlFlow::Continue(()),

@@ -10,10 +10,10 @@
 mod arrow;
 mod capture;
 mod columns;
+mod conversation;
 mod errors;
 mod interrupt;
 mod jobs;
-mod replay;
 
 use pyo3::prelude::*;
 
@@ -25,9 +25,9 @@ mod _rehal {
     #[pymodule_export]
     use super::columns::{Column, Columns};
     #[pymodule_export]
-    use super::jobs::run_job;
+    use super::conversation::Conversation;
     #[pymodule_export]
-    use super::replay::{Cancellation, converse, replay_here};
+    use super::jobs::run_job;
     #[pymodule_export]
     use super::{function_results, panics};
 }

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shutil
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -233,6 +238,118 @@ def test_a_timeout_ends_a_job(mlp: Path) -> None:
             run(mlp, timeout=-1)
 
 
+def test_a_timeout_holds_while_callbacks_run(mlp: Path) -> None:
+    def late(run: Callable[[], object]) -> float:
+        begun = time.monotonic()
+        with pytest.raises(rehal.Error) as error:
+            run()
+        assert error.value.code == "DEADLINE_EXCEEDED"
+        return time.monotonic() - begun
+
+    def wait(_: object) -> None:
+        time.sleep(2)
+
+    # On the main thread, the callback itself is interrupted.
+    assert 0.3 <= late(lambda: rehal.replay(mlp, on_dispatch=wait, timeout=0.3)) < 1.5
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
+
+    def swallow(_: object) -> None:
+        with contextlib.suppress(rehal.Error):
+            time.sleep(2)
+
+    assert late(lambda: rehal.replay(mlp, before_dispatch=swallow, timeout=0.3)) < 1.5
+    # On another one, the error follows when the callback returns.
+    took: list[float] = []
+    thread = threading.Thread(
+        target=lambda: took.append(late(lambda: rehal.replay(mlp, on_dispatch=wait, timeout=0.3)))
+    )
+    thread.start()
+    thread.join()
+    assert 2 <= took[0] < 4
+    # A state is held longer than what it may take to get there.
+    with rehal.open(mlp).at(23, timeout=1) as state:
+        time.sleep(1.2)
+        assert state.buffer(6).view().any()
+
+
+def test_several_threads_look_at_buffers(mlp: Path) -> None:
+    capture = rehal.open(mlp)
+    expected: dict[int, list[bytes]] = {}
+    capture.replay(on_dispatch=lambda it: expected.update({it.record: [bytes(b) for b in it.bindings]}))
+    wrong: list[object] = []
+
+    def after(dispatch: rehal.Dispatch) -> None:
+        def look(index: int) -> None:
+            try:
+                buffer = dispatch.bindings[index]
+                if bytes(buffer) != expected[dispatch.record][index] or buffer.view() is None:
+                    wrong.append((dispatch.record, index))
+            except Exception as error:  # noqa: BLE001
+                wrong.append(error)
+
+        indices = [*range(len(dispatch.bindings))] * 3
+        threads = [threading.Thread(target=look, args=(index,)) for index in indices]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    for _ in range(5):
+        capture.replay(on_dispatch=after)
+    assert wrong == []
+
+
+def test_a_look_after_the_callback_is_an_error(mlp: Path) -> None:
+    outcomes: list[object] = []
+    threads: list[threading.Thread] = []
+
+    def after(dispatch: rehal.Dispatch) -> None:
+        def look(buffer: rehal.Buffer) -> None:
+            for _ in range(20):
+                copy = rehal.Buffer(buffer._source, buffer.id, buffer.offset, buffer.nbytes)
+                try:
+                    outcomes.append(len(bytes(copy)) == buffer.nbytes)
+                except rehal.Error as error:
+                    outcomes.append(error.code)
+
+        for buffer in dispatch.bindings:
+            threads.append(threading.Thread(target=look, args=(buffer,)))
+            threads[-1].start()
+
+    rehal.replay(mlp, on_dispatch=after)
+    for thread in threads:
+        thread.join()
+    assert set(outcomes) <= {True, "FAILED_PRECONDITION", "ABORTED"}
+    assert "FAILED_PRECONDITION" in outcomes
+
+
+ENDINGS = {
+    "a state": "state = capture.at(23); state.buffer(6)",
+    "a state in this process": "state = capture.at(23, isolation='none')",
+    "an exception": "state = capture.at(23); sys.excepthook = lambda *_: None; raise SystemExit(0)",
+    "a thread": "threading.Thread(target=replay, daemon=True).start(); time.sleep(0.2)",
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_an_open_replay_does_not_disturb_the_end_of_the_interpreter(mlp: Path, name: str) -> None:
+    script = (
+        "import sys, threading, time, rehal\n"
+        f"capture = rehal.open({str(mlp)!r})\n"
+        "def replay():\n"
+        "    while True: capture.replay(on_dispatch=lambda it: it.buffer(6).nbytes)\n"
+        f"{ENDINGS[name]}\n"
+    )
+    found = {shutil.which(f"python3.{minor}") for minor in range(10, 14)} - {None}
+    usable = [it for it in found if it and not subprocess.run([it, "-c", ""], capture_output=True).returncode]
+    for python in {sys.executable, *usable}:
+        # It needs no numpy, which other interpreters may lack, except to look.
+        if python != sys.executable and name == "a thread":
+            continue
+        ended = subprocess.run([python, "-c", script], capture_output=True, text=True, timeout=60)
+        assert (ended.returncode, ended.stderr) == (0, ""), python
+
+
 def test_other_threads_run_during_a_replay(mlp: Path) -> None:
     ticks = 0
     ended = threading.Event()
@@ -290,12 +407,12 @@ def test_a_forked_process_can_replay_and_not_use_a_state(mlp: Path) -> None:
 def test_a_state_that_is_dropped_ends_its_process(mlp: Path) -> None:
     capture = rehal.open(mlp)
     state = capture.at(23)
-    thread = state._conversation._thread
+    work = state._conversation._work
     buffer = state.buffer(6)
     del state
     # A buffer holds the process until it has been looked at.
-    assert thread.is_alive() and buffer.view(np.float32, (16, 16)).any()
-    thread.join()
+    assert buffer.view(np.float32, (16, 16)).any()
+    work.join()
     np.testing.assert_array_equal(capture.at(23).buffer(6).view(), buffer.view())
 
 
@@ -305,7 +422,7 @@ def test_options_that_do_not_exist(mlp: Path) -> None:
         capture.replay(isolation="other")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="order='other'"):
         capture.replay(order="other")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="takes no flags"):
+    with pytest.raises(ValueError, match="takes no options"):
         capture.replay(isolation="none", replay_ledger="x")
     with pytest.raises(rehal.Error, match="unknown flag"):
         capture.replay(nothing=1)

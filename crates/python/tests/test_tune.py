@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,13 @@ def test_a_program_chooses_the_points(mlp: Path, space: Path, tmp_path: Path) ->
     # Nothing is tried again.
     again = rehal.tune(mlp, FUNCTION, space, **given)
     assert again.trial_count == 2 and len(output.read_text().splitlines()) == 2
+
+
+def test_an_open_tuner_does_not_disturb_the_end_of_the_interpreter(mlp: Path, space: Path) -> None:
+    given = f"{str(mlp)!r}, {FUNCTION!r}, {str(space)!r}"
+    script = f"import rehal\ntuner = rehal.Tuner({given})\nprint(tuner.axes)"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "") and "RESULT" in ended.stdout
 
 
 def test_errors_of_a_search_are_raised(mlp: Path, space: Path, tmp_path: Path) -> None:

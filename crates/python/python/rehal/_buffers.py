@@ -6,6 +6,7 @@ import fcntl
 import math
 import mmap
 import os
+import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ class Buffer:
     def __init__(self, source: Any, id: int, offset: int, length: int) -> None:
         self._source = source
         self._bytes: npt.NDArray[np.uint8] | None = None
+        self._lock = threading.Lock()
         #: The id of the buffer in the capture.
         self.id = id
         #: The first byte in the buffer.
@@ -107,11 +109,13 @@ class Buffer:
         return f"Buffer(id={self.id}, offset={self.offset}{size})"
 
     def _fetch(self) -> npt.NDArray[np.uint8]:
-        if self._bytes is None:
-            import numpy as np
+        # Two threads get the same array.
+        with self._lock:
+            if self._bytes is None:
+                import numpy as np
 
-            mapped, self._length = self._source.fetch(self.id, self.offset, self._length)
-            self._bytes = np.zeros(0, np.uint8) if mapped is None else np.frombuffer(mapped, np.uint8)
-            # It holds the process of a state.
-            self._source = None
-        return self._bytes
+                mapped, self._length = self._source.fetch(self.id, self.offset, self._length)
+                self._bytes = np.zeros(0, np.uint8) if mapped is None else np.frombuffer(mapped, np.uint8)
+                # It holds the process of a state.
+                self._source = None
+            return self._bytes

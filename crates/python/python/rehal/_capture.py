@@ -92,7 +92,7 @@ class Capture:
 
     def code(self, executable: SupportsIndex) -> bytes:
         """The code of an executable, by its id."""
-        return self._capture.code(executable)
+        return self._capture.code(_replay.ordinal("executable", executable))
 
     def records(
         self, kind: str | None = None, function: str | None = None, scope: str | None = None

@@ -1,17 +1,19 @@
 """Replays that Python sees and steers.
 
-A replay runs on a thread, and usually in another process. It asks; this thread answers, and calls the
-callbacks.
+A replay runs on a thread that is not Python's, and usually in another process. It asks; this thread answers,
+and calls the callbacks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import operator
 import os
-import queue
+import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, SupportsIndex, Union
 
@@ -51,7 +53,7 @@ class Dispatch:
 
     def buffer(self, id: SupportsIndex) -> Buffer:
         """All of a buffer, also one that is not bound."""
-        return Buffer(self._source, operator.index(id), 0, -1)
+        return Buffer(self._source, ordinal("buffer", id), 0, -1)
 
     def __repr__(self) -> str:
         return f"Dispatch(record={self.record}, function={self.function!r}, bindings={len(self.bindings)})"
@@ -101,67 +103,92 @@ class _Source:
         self._conversation: Conversation | None = conversation
 
     def fetch(self, id: int, offset: int, length: int) -> tuple[Any, int]:
-        if self._conversation is None:
-            raise Error(
-                "FAILED_PRECONDITION",
-                "the replay has gone on",
-                [f"buffer {id}"],
-                "look at a buffer within its callback, or before its state is closed",
-            )
-        return self._conversation.fetch(id, offset, length)
+        conversation = self._conversation
+        if conversation is not None:
+            with conversation.turn():
+                # Another thread may have waited until the question was answered.
+                if self._conversation is not None:
+                    return conversation.fetch(id, offset, length)
+        raise Error(
+            "FAILED_PRECONDITION",
+            "the replay has gone on",
+            [f"buffer {id}"],
+            "look at a buffer within its callback, or before its state is closed",
+        )
 
     def close(self) -> None:
-        self._conversation = None
+        """Waits for a fetch of another thread: no other question may be answered during it."""
+        conversation = self._conversation
+        if conversation is not None and conversation.is_own:
+            with conversation.turn():
+                self._conversation = None
 
 
 class Conversation:
-    """Work on a thread that asks this one. ``result`` is what the work returned."""
+    """Work that asks this process. ``result`` is what the work returned."""
 
-    def __init__(self, run: Callable[[Callable[[str], str], _rehal.Cancellation], Any]) -> None:
+    def __init__(self, work: _rehal.Conversation) -> None:
         self.result: Any = None
+        self._work = work
         self._process = os.getpid()
-        self._questions: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
-        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._cancellation = _rehal.Cancellation()
-        self._raised: BaseException | None = None
+        self._lock = threading.Lock()
         self._ended = False
-        self._cancelled = False
-        self._thread = threading.Thread(target=self._run, args=(run,), name="rehal replay", daemon=True)
-        self._thread.start()
 
-    def _run(self, run: Callable[[Callable[[str], str], _rehal.Cancellation], Any]) -> None:
-        def reply(question: str) -> str:
-            # What is asked after the end was requested is answered here: no one waits for it.
-            if self._cancelled:
-                return '"continue"'
-            self._questions.put(json.loads(question))
-            return self._answers.get()
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """What a thread has while it answers and waits for the next question, which is an answer to it."""
+        self._check_process()
+        with self._lock:
+            yield
 
-        try:
-            self.result = run(reply, self._cancellation)
-        except BaseException as raised:  # noqa: BLE001: it is raised in the thread that waits
-            self._raised = raised
-        finally:
-            self._questions.put(None)
+    @property
+    def is_own(self) -> bool:
+        """Whether this process began it: not if it was forked since."""
+        return self._process == os.getpid()
 
-    def next(self) -> dict[str, Any] | None:
-        """The next question; ``None`` at the end of the replay, whose error is raised."""
-        if self._process != os.getpid():
+    def _check_process(self) -> None:
+        if not self.is_own:
             raise Error(
                 "FAILED_PRECONDITION", "the replay belongs to the process that this one was forked from"
             )
+
+    def next(self) -> dict[str, Any] | None:
+        """The next question; ``None`` at the end of the work, whose error is raised."""
+        self._check_process()
         if self._ended:
             return None
-        question = self._questions.get()
-        if question is None:
+        try:
+            question = self._work.next()
+            if question is not None:
+                asked: dict[str, Any] = json.loads(question)
+                return asked
             self._ended = True
-            self._thread.join()
-            if self._raised is not None:
-                raise self._raised
-        return question
+            self.result = self._outcome()
+            return None
+        except BaseException:
+            # What comes now would be taken for an answer to something else.
+            self.cancel(wait=False)
+            raise
+
+    def _outcome(self) -> Any:
+        outcome = self._work.outcome()
+        if outcome is None:
+            return None
+        (how, number, _, stderr), answer = outcome
+        if how == "interrupt":
+            return None
+        crashed = _tool.crash(how, number, stderr)
+        if crashed is not None:
+            raise crashed
+        document = None if answer is None else json.loads(answer)
+        if number != 0 and (document is None or "code" in document):
+            if document is not None:
+                raise Error._of_json(document)
+            raise Error._of_report(stderr.decode(errors="replace"))
+        return None if document is None else (document, number)
 
     def answer(self, answer: Any) -> None:
-        self._answers.put(json.dumps(answer))
+        self._work.answer(json.dumps(answer, default=_tool.plain))
 
     def fetch(self, id: int, offset: int, length: int) -> tuple[Any, int]:
         memory = SharedMemory()
@@ -170,7 +197,7 @@ class Conversation:
             self.answer({"read": {"buffer": id, "offset": offset, "length": wanted, "to": memory.path}})
             question = self.next()
             if question is None:
-                raise Error("ABORTED", "the replay has ended")
+                raise Error("ABORTED", "the replay has ended", [f"buffer {id}"])
             if "refused" in question:
                 refused = question["refused"]
                 raise Error(refused["code"], refused["message"])
@@ -180,15 +207,39 @@ class Conversation:
             memory.close()
 
     def cancel(self, wait: bool = True) -> None:
-        """Ends the replay, and waits for its end unless ``wait`` is false."""
-        if self._process != os.getpid() or self._ended:
+        """Ends the work, and waits for its end unless ``wait`` is false."""
+        if not self.is_own:
             return
-        self._cancelled = True
-        self._cancellation.cancel()
-        self._answers.put('"continue"')
-        if wait:
-            self._thread.join()
         self._ended = True
+        self._work.cancel()
+        if wait:
+            self._work.join()
+
+
+@contextlib.contextmanager
+def _interrupted_at(deadline: float | None) -> Iterator[None]:
+    """Raises the error of a timeout within a callback, as Ctrl-C raises one. It needs the main thread, and a
+    program without a use of its own for SIGALRM; elsewhere the error follows when the callback returns."""
+    if (
+        deadline is None
+        or threading.current_thread() is not threading.main_thread()
+        or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL
+        or signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0)
+    ):
+        yield
+        return
+
+    def raise_late(*_: object) -> None:
+        raise _tool.late()
+
+    signal.signal(signal.SIGALRM, raise_late)
+    try:
+        # A time of zero would be none.
+        signal.setitimer(signal.ITIMER_REAL, max(deadline - time.monotonic(), 1e-6))
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def check(order: str, isolation: str) -> None:
@@ -218,42 +269,30 @@ def begin(
     recover: bool,
     isolation: Isolation,
     timeout: float | None,
+    is_whole: bool,
     flags: dict[str, Any],
 ) -> Conversation:
     check(order, isolation)
-    text = json.dumps(request)
     if isolation == "none":
         if flags or timeout is not None:
-            raise ValueError("a replay in this process has no timeout, and takes no flags of the tool")
-
-        def here(reply: Callable[[str], str], cancellation: _rehal.Cancellation) -> None:
-            _rehal.replay_here(path, recover, device, order == "captured", text, reply, cancellation)
-
-        return Conversation(here)
+            raise ValueError("a replay in this process has no timeout, and takes no options of the tool")
+        is_captured = order == "captured"
+        return Conversation(
+            _rehal.Conversation.with_replay(path, recover, device, is_captured, json.dumps(request))
+        )
     arguments = arguments_of(path, {"device": device, "order": order, "recover": recover, "flags": flags})
-    return converse(arguments, text, timeout)
+    return converse(arguments, request, timeout, is_whole=is_whole)
 
 
-def converse(arguments: list[str], request: str, timeout: float | None) -> Conversation:
-    """A worker of the tool, which asks."""
-    binary = _tool.binary()
-
-    def there(reply: Callable[[str], str], cancellation: _rehal.Cancellation) -> Any:
-        ended, answer = _rehal.converse(binary, arguments, request, reply, cancellation, timeout)
-        how, number, _, stderr = ended
-        if how == "interrupt":
-            return None
-        crashed = _tool.crash(how, number, stderr)
-        if crashed is not None:
-            raise crashed
-        document = None if answer is None else json.loads(answer)
-        if number != 0 and (document is None or "code" in document):
-            if document is not None:
-                raise Error._of_json(document)
-            raise Error._of_report(stderr.decode(errors="replace"))
-        return None if document is None else (document, number)
-
-    return Conversation(there)
+def converse(
+    arguments: list[str], request: Any, timeout: float | None, *, is_whole: bool = False
+) -> Conversation:
+    """A worker of the tool, which asks. The timeout is that of the whole, with the answers, or of what
+    follows each answer."""
+    text = json.dumps(request)
+    return Conversation(
+        _rehal.Conversation.with_worker(_tool.binary(), arguments, text, timeout, is_whole)
+    )
 
 
 def _replaced(
@@ -291,7 +330,9 @@ def replay(
         check(options["order"], options["isolation"])
         _tool.succeed(arguments_of(path, options), timeout=options["timeout"])
         return
-    conversation = begin(path, request, **options)
+    timeout = options["timeout"]
+    deadline = None if timeout is None else time.monotonic() + timeout
+    conversation = begin(path, request, is_whole=True, **options)
     memory: SharedMemory | None = None
     try:
         while (question := conversation.next()) is not None:
@@ -302,17 +343,20 @@ def replay(
             answer: Any = "continue"
             source = _Source(conversation)
             try:
-                if kind == "before" and before_dispatch is not None:
-                    before_dispatch(Dispatch(source, asked))
-                elif kind == "after" and on_dispatch is not None:
-                    on_dispatch(Dispatch(source, asked))
-                elif kind == "host_read" and on_host_read is not None:
-                    on_host_read(HostRead(source, asked))
-                elif kind == "executable" and substitute is not None:
-                    answer, memory = _replaced(substitute, Executable(capture, asked))
+                with _interrupted_at(deadline):
+                    if kind == "before" and before_dispatch is not None:
+                        before_dispatch(Dispatch(source, asked))
+                    elif kind == "after" and on_dispatch is not None:
+                        on_dispatch(Dispatch(source, asked))
+                    elif kind == "host_read" and on_host_read is not None:
+                        on_host_read(HostRead(source, asked))
+                    elif kind == "executable" and substitute is not None:
+                        answer, memory = _replaced(substitute, Executable(capture, asked))
             finally:
                 source.close()
             conversation.answer(answer)
+            if deadline is not None and time.monotonic() >= deadline:
+                raise _tool.late()
     finally:
         conversation.cancel()
         if memory is not None:
@@ -343,7 +387,7 @@ class State:
     def buffer(self, id: SupportsIndex) -> Buffer:
         """A buffer, by its id in the capture."""
         try:
-            return self.buffers[operator.index(id)]
+            return self.buffers[ordinal("buffer", id)]
         except KeyError:
             message = f"buffer {id} does not exist before record {self.record}"
             raise Error("NOT_FOUND", message, [], "State.buffers has those that exist") from None
@@ -364,9 +408,8 @@ class State:
 
 
 def at(path: str, record: SupportsIndex, occurrence: SupportsIndex, **options: Any) -> State:
-    # Those of columns are numpy's.
-    place = {"record": operator.index(record), "occurrence": operator.index(occurrence)}
-    conversation = begin(path, {"at": place}, **options)
+    place = {"record": ordinal("record", record, 32), "occurrence": ordinal("occurrence", occurrence)}
+    conversation = begin(path, {"at": place}, is_whole=False, **options)
     try:
         question = conversation.next()
     except BaseException:
@@ -375,6 +418,14 @@ def at(path: str, record: SupportsIndex, occurrence: SupportsIndex, **options: A
     if question is None:
         raise Error("INTERNAL", "the replay ended before the record")
     return State(conversation, place["record"], question["at"]["buffers"])
+
+
+def ordinal(name: str, value: SupportsIndex, bits: int = 64) -> int:
+    """An integer from 0, also one of numpy, such as those of columns."""
+    number = operator.index(value)
+    if not 0 <= number < 1 << bits:
+        raise ValueError(f"{name}: {number} (expected an integer from 0 to 2**{bits} - 1)")
+    return number
 
 
 def absolute(path: _tool.StrPath) -> str:

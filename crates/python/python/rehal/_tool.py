@@ -59,8 +59,9 @@ def to_flags(flags: Mapping[str, Any]) -> list[str]:
     """Flags of a tool: ``True`` is a switch, a list is the flag once for each value, ``None`` is left out."""
     arguments: list[str] = []
     for name, value in flags.items():
+        value = plain(value) if getattr(value, "ndim", 0) == 0 else value.tolist()
         values: Iterable[Any] = value if isinstance(value, (list, tuple)) else [value]
-        for one in values:
+        for one in map(plain, values):
             if one is None:
                 continue
             if isinstance(one, bool):
@@ -72,11 +73,23 @@ def to_flags(flags: Mapping[str, Any]) -> list[str]:
     return arguments
 
 
+def late() -> Error:
+    """The error after a timeout."""
+    return Error("DEADLINE_EXCEEDED", "rehal did not end within its time", [], "give it more time")
+
+
+def plain(value: Any) -> Any:
+    """A scalar of numpy as one of Python; others as they are."""
+    if type(value).__module__ == "numpy" and hasattr(value, "item"):
+        return value.item()
+    return value
+
+
 def crash(how: str, number: int, stderr: bytes) -> Error | None:
     """The exception for a process that did not end as a tool ends; ``None`` for one that did."""
     said = stderr.decode(errors="replace").strip()
     if how == "time":
-        return Error("DEADLINE_EXCEEDED", "rehal did not end within its time", [], "give it more time")
+        return late()
     if how == "signal":
         name = signal.Signals(number).name if number in signal.valid_signals() else str(number)
         message = f"the process of the kernels was ended by signal {number} ({name})"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any, Union
@@ -74,7 +73,7 @@ class Tuner:
         given = {"device": device, "function": function, "space": os.path.abspath(space), **flags}
         arguments = ["tune", *_tool.to_flags(given), "--", path_of(capture)]
         self._result: Tuning | None = None
-        self._conversation = _replay.converse(arguments, json.dumps({"asks": True}), timeout)
+        self._conversation = _replay.converse(arguments, {"asks": True}, timeout)
         #: The values of each axis of the space, by its name.
         self.axes: dict[str, list[Any]] = {it["name"]: it["values"] for it in self._next()["axes"]}
         #: The trials, in order.
@@ -90,8 +89,9 @@ class Tuner:
         """Tries a point, which has a value of each axis. The result of one that was tried before is known."""
         if self._result is not None:
             raise Error("FAILED_PRECONDITION", "the search was closed", [], "make another tuner")
-        self._conversation.answer({"point": dict(point)})
-        question = self._next()
+        with self._conversation.turn():
+            self._conversation.answer({"point": dict(point)})
+            question = self._next()
         if "refused" in question:
             raise Error._of_json(question["refused"])
         trial = Trial(question["trial"])
@@ -101,9 +101,10 @@ class Tuner:
     def close(self) -> Tuning:
         """Ends the search: compares the best with the captured kernel and with the second once more."""
         if self._result is None:
-            self._conversation.answer("stop")
-            while self._conversation.next() is not None:
+            with self._conversation.turn():
                 self._conversation.answer("stop")
+                while self._conversation.next() is not None:
+                    self._conversation.answer("stop")
             if self._conversation.result is None:
                 raise Error("ABORTED", "the search ended without a result")
             document, status = self._conversation.result
