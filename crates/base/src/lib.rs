@@ -1,6 +1,6 @@
 //! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
 //! mapped files, FlatBuffers, identity and kinds of files, shared memory, element types, math functions of
-//! the C library, numbers as it prints them, work on all processors, glob patterns, suggestions for misspelt
+//! the C library, numbers as it prints them, terms of integers, work on all processors, glob patterns, suggestions for misspelt
 //! names, text for terminals, words of messages, and the digest of captures.
 //!
 //! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate
@@ -43,6 +43,7 @@ mod range;
 mod setters;
 mod status;
 mod terminal;
+pub mod terms;
 mod words;
 
 pub use advice::{Advice, Remedy};
