@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Error, HostMemory, Result};
 use rehal_bench::Monitor;
+use rehal_hal::DeviceGroup;
 use rehal_hal::profile::resolution_ns;
 use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 use rustix::time::{ClockId, clock_gettime};
@@ -62,6 +63,7 @@ pub(super) fn time(
             spans: DispatchSpans::begin(&subject.devices),
             is_device_time: false,
             random: fastrand::Rng::with_seed(options.seed.wrapping_add(index as u64)),
+            has_workers: has_workers(&subject.devices),
             switches: None,
             fresh: if options.changes_inputs { slices.iter().map(fresh).collect() } else { unchanged() },
             tolerance,
@@ -130,6 +132,8 @@ struct Bench<'a> {
     spans: DispatchSpans,
     is_device_time: bool,
     random: fastrand::Rng,
+    /// Whether other threads than the one that dispatches may run kernels.
+    has_workers: bool,
     /// The threads that run kernels, if the one that dispatches them does not.
     switches: Option<Arc<Switches>>,
     /// The inputs that get fresh values, by shape.
@@ -352,8 +356,8 @@ impl Bench<'_> {
             self.spans.take();
             let mut timer = Timer::new(self.random.fork(), self.resolution_ns(), self.switches.clone());
             let begun = replays[side].fast_forward(scope, &mut [&mut timer])?;
-            // Other threads do the work if this one only waits.
-            if self.switches.is_none() && timer.cpu < timer.elapsed / 2 {
+            // Workers do the work if this thread only waits. Without workers, it was preempted.
+            if self.has_workers && self.switches.is_none() && timer.cpu < timer.elapsed / 2 {
                 self.switches = Some(Arc::new(Switches::for_threads()?));
             }
             times[side] = self.time_of(&timer);
@@ -436,6 +440,11 @@ impl Switches {
         };
         self.0.iter().filter_map(&mut count).sum()
     }
+}
+
+/// Whether work may run on other threads than the one that makes it ready.
+fn has_workers(devices: &DeviceGroup) -> bool {
+    devices.devices().iter().any(|it| !it.info().is_synchronous)
 }
 
 fn not_reproduced(pair: usize) -> Batch {
@@ -553,7 +562,19 @@ fn thread_cpu() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use rehal_local::executable::Plugins;
+    use rehal_local::{LocalSync, LocalTask, LocalTaskOptions};
+
     use super::*;
+
+    /// Otherwise one preemption of the first dispatch would have all later ones timed with the time in which
+    /// the thread did not run.
+    #[test]
+    fn a_synchronous_device_never_counts_as_one_with_workers() {
+        let group = |device| DeviceGroup::new(vec![device]).unwrap();
+        assert!(!has_workers(&group(LocalSync::create(Plugins::default()))));
+        assert!(has_workers(&group(LocalTask::create(LocalTaskOptions::default()).unwrap())));
+    }
 
     /// Otherwise the kernel would begin in the same part of a step, and the mean of its times would be wrong.
     #[test]
