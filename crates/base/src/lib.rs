@@ -60,4 +60,4 @@ pub use padded::{Align, padded};
 pub use range::{Range, checked_array_bytes};
 pub use status::StatusCode;
 pub use terminal::{TextWriter, escaped, escaped_lines, is_shown};
-pub use words::{alternatives, plural, shortened};
+pub use words::{alternatives, listed, listed_by, plural, shortened};

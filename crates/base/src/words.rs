@@ -18,6 +18,23 @@ pub fn alternatives(words: &[impl AsRef<str>]) -> String {
     }
 }
 
+/// The first ten of some names, and how many more there are: `a, b, c and 4 more`; `none` without any.
+pub fn listed<T: std::fmt::Display>(names: impl IntoIterator<Item = T>) -> String {
+    listed_by(", ", names)
+}
+
+/// The same with another separator.
+pub fn listed_by<T: std::fmt::Display>(separator: &str, names: impl IntoIterator<Item = T>) -> String {
+    const MAX_LISTED: usize = 10;
+    let mut names = names.into_iter();
+    let shown: Vec<_> = names.by_ref().take(MAX_LISTED).map(|it| it.to_string()).collect();
+    match (shown.is_empty(), names.count()) {
+        (true, _) => "none".into(),
+        (false, 0) => shown.join(separator),
+        (false, more) => format!("{} and {more} more", shown.join(separator)),
+    }
+}
+
 /// A prefix of a text that is long enough to identify it.
 pub fn shortened(text: &str) -> String {
     const CHARS: usize = 60;
@@ -30,6 +47,14 @@ pub fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ten_names_are_listed() {
+        assert_eq!(listed([""; 0]), "none");
+        assert_eq!(listed(["a", "b"]), "a, b");
+        assert_eq!(listed(0..10), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9");
+        assert_eq!(listed(0..300), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 290 more");
+    }
 
     #[test]
     fn nouns_follow_their_number() {

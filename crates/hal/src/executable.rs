@@ -2,8 +2,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use rehal_base::Error;
-use rehal_base::Result;
+use rehal_base::{Error, Result, listed};
 
 use crate::flags::*;
 use crate::profile::Identity;
@@ -186,9 +185,7 @@ impl Executable {
     /// The ordinal of the function with this name; the error lists the names.
     pub fn lookup(&self, name: &str) -> Result<u32> {
         self.0.backend.lookup(name).ok_or_else(|| {
-            let names: Vec<_> =
-                self.functions().iter().map(|it| it.name.escape_debug().to_string()).collect();
-            let names = if names.is_empty() { "none".into() } else { names.join(", ") };
+            let names = listed(self.functions().iter().map(|it| it.name.escape_debug()));
             let name = name.escape_debug();
             Error::not_found(format!("the executable has no function '{name}'; it has: {names}"))
         })

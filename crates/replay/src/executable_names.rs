@@ -6,8 +6,8 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
-use rehal_base::{Context, Error, Result, nearest};
-use rehal_hal::DeviceGroup;
+use rehal_base::{Context, Error, Result, listed, nearest};
+use rehal_hal::{DeviceGroup, FunctionInfo};
 
 use crate::substitute::nothing_selected;
 use crate::{Code, Plan, Replacement, Selector, Substitution, prepare};
@@ -85,6 +85,21 @@ pub struct ResolvedSubstitutions {
     /// The dispatches of the program or the capture; empty without a replacement that is a
     /// [dispatch](Replacement::is_dispatch).
     pub dispatched: Vec<DispatchedFunction>,
+    /// The functions of the executables, as far as they are known: what a kernel that replaces one is called
+    /// with.
+    pub functions: Vec<CalledFunction>,
+}
+
+/// A function of an executable in a program or a capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CalledFunction {
+    /// The number or the id of its executable.
+    pub executable: u64,
+    /// The format of its executable.
+    pub format: String,
+    /// What it is called with.
+    pub info: FunctionInfo,
 }
 
 /// What is known of a dispatch before a program or a capture runs.
@@ -212,14 +227,9 @@ impl ExecutableNames {
     pub fn advice(&self, name: &str) -> String {
         let all = || self.listed.iter().map(String::as_str);
         let functions = || self.functions.keys().map(String::as_str);
-        let listed: Vec<_> = all().take(MAX_LISTED).map(|it| it.escape_debug().to_string()).collect();
-        let more = match all().count() - listed.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let has = match listed.is_empty() {
+        let has = match self.listed.is_empty() {
             true => "it has no executables with names".to_owned(),
-            false => format!("it has {}{more}", listed.join(", ")),
+            false => format!("it has {}", listed(all().map(str::escape_debug))),
         };
         // In order, so that of equally similar ones it is always the same.
         let similar: BTreeSet<_> =
@@ -301,6 +311,13 @@ impl ExecutableNames {
 }
 
 impl ResolvedSubstitutions {
+    /// Adds the functions of an executable.
+    pub fn add_functions(&mut self, executable: u64, format: &str, functions: &[FunctionInfo]) {
+        let called =
+            |it: &FunctionInfo| CalledFunction { executable, format: format.to_owned(), info: it.clone() };
+        self.functions.extend(functions.iter().map(called));
+    }
+
     /// Whether a replacement is a [dispatch](Replacement::is_dispatch).
     pub fn has_dispatches(&self) -> bool {
         self.substitutions.iter().any(|it| it.replacement.is_dispatch())

@@ -70,7 +70,9 @@ pub use decode::{buffer_ref, decode};
 pub use dispatches::{PlannedBinding, PlannedDispatch};
 pub use effects::{CHANGE_BYTES, ChangeTracker, TrackedBinding, distinct_bytes, merged, without};
 pub use encode::encode_payload;
-pub use executable_names::{DispatchedFunction, ExecutableNames, Named, ResolvedSubstitutions};
+pub use executable_names::{
+    CalledFunction, DispatchedFunction, ExecutableNames, Named, ResolvedSubstitutions,
+};
 pub use fast_forward::{FastForward, VariedBytes, VariedPiece};
 pub use files::{FileRemap, FileWrites, resolve_path};
 pub use host_reads::{DEFAULT_BYTES_LIMIT, HostReadLog};
@@ -89,8 +91,8 @@ pub use rewrite::{DataKind, DataPlace, NameKind, RewriteOptions, Rewriter, Rewri
 pub use run::{FindWritten, Replay, ReplayOptions, ReplayOrder};
 pub use slice::{BufferRanges, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, WatchBuffer};
 pub use substitute::{
-    Candidate, Code, ProgramSubstitutes, REPLACE_WHOLE, Replacement, Selector, Substitute, SubstituteCode,
-    Substitution, check_whole,
+    Candidate, Code, FileReplacements, ProgramSubstitutes, REPLACE_WHOLE, Replacement, Selector, Substitute,
+    SubstituteCode, Substitution, check_whole,
 };
 pub use transfers::PlannedTransfer;
 pub use walk::PlannedResult;

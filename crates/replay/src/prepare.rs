@@ -1,6 +1,6 @@
 //! Prepares executables on the devices that run them, or the code that replaces them or functions of them.
 
-use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode};
+use rehal_base::{Error, FileKind, Remedy, Result, StatusCode, listed};
 use rehal_capture::payload::Function;
 use rehal_hal::{
     CachingMode, CreateOp, Device, DeviceGroup, Executable, ExecutableParams, FunctionInfo,
@@ -144,6 +144,10 @@ pub(crate) fn own_name(plan: &Plan, devices: &[Device], op: &PrepareExecutable<I
     let prepared = prepare(plan, op, device, &nothing, &[], WorkgroupSchedule::All, None)?;
     Ok(prepared.parts.first().map_or_else(String::new, |it| it.backend().name().to_string()))
 }
+
+/// Advice about a replacement with another signature.
+const HOW_TO_MATCH: &str = "compile the replacement from the same dispatch, with the same bindings and constants; a stub of the kernel in \
+     a capture has its signature";
 
 /// Advice about a replacement that lacks the function.
 const STUB: &str = "a stub of the kernel has the name and the signature that a replacement needs";
@@ -305,29 +309,47 @@ impl<'a> Wanted<'a> {
 
     /// The functions of an executable that has been prepared; some formats have no names.
     fn from_executable(executable: &'a Executable) -> Vec<Self> {
-        let wanted = |(ordinal, info): (usize, &'a FunctionInfo)| Self {
-            ordinal: ordinal as u32,
-            name: info.name.as_bytes(),
-            info: WantedInfo::Compiled(info),
-            may_lack_name: true,
-        };
-        executable.functions().iter().enumerate().map(wanted).collect()
+        executable.functions().iter().enumerate().map(Self::from_info).collect()
     }
 
-    /// Its ordinal in `executable`.
-    fn ordinal_in(&self, executable: &Executable) -> Result<u32> {
+    fn from_info((ordinal, info): (usize, &'a FunctionInfo)) -> Self {
+        let (name, info) = (info.name.as_bytes(), WantedInfo::Compiled(info));
+        Self { ordinal: ordinal as u32, name, info, may_lack_name: true }
+    }
+
+    /// The error of a function that the code has under the name of another one, which has this index.
+    fn is_ambiguous(&self, other: usize) -> Error {
+        Error::failed_precondition(format!(
+            "{} functions {other} and {} are both '{}' in the executable",
+            self.info.origin(),
+            self.ordinal,
+            self.name.escape_ascii()
+        ))
+    }
+
+    /// Its ordinal in some code.
+    fn ordinal_in(&self, code: &[FunctionInfo]) -> Result<u32> {
         let (origin, ordinal) = (self.info.origin(), &self.ordinal);
         if self.name.is_empty() {
-            if self.may_lack_name {
-                executable.function(*ordinal)?;
-                return Ok(*ordinal);
+            if !self.may_lack_name {
+                return Err(Error::data_loss(format!("{origin} function {ordinal} has no name")));
             }
-            return Err(Error::data_loss(format!("{origin} function {ordinal} has no name")));
+            return match (*ordinal as usize) < code.len() {
+                true => Ok(*ordinal),
+                false => Err(Error::out_of_range(format!(
+                    "function {ordinal} does not exist: the executable has {}",
+                    code.len()
+                ))),
+            };
         }
         let name = str::from_utf8(self.name).map_err(|_| {
             Error::data_loss(format!("{origin} function {ordinal} has a name that is not UTF-8"))
         })?;
-        executable.lookup(name).context(|| format!("{origin} function {ordinal}"))
+        FunctionInfo::find(code, name).ok_or_else(|| {
+            let (name, names) = (name.escape_debug(), names_in(code));
+            Error::not_found(format!("the executable has no function '{name}'; it has: {names}"))
+                .context(format!("{origin} function {ordinal}"))
+        })
     }
 }
 
@@ -346,54 +368,35 @@ impl Matching<'_> {
     /// Prepares the replacements, or the executable without any, and looks up each captured function. The
     /// executable is also prepared if its functions are replaced one by one, and some are not.
     fn all(&self, layers: &[Layer<'_>]) -> Result<Prepared> {
-        let in_layer = |layer: &Layer<'_>, error: Error| {
-            let function = layer.function.map(|name| format!("function '{}' of ", name.escape_ascii()));
-            let (place, function) = (&layer.replacement.place, function.unwrap_or_default());
-            error.context(format!("substitute {place} for {function}executable {}", self.id))
-        };
         let (mut parts, mut replacements) = (Vec::with_capacity(layers.len() + 1), Vec::new());
         for layer in layers {
             let part = prepare_replacement(self.device, &self.params, layer);
-            let (part, code) = part.map_err(|error| in_layer(layer, error))?;
+            let (part, code) = part.map_err(|error| in_layer(layer, self.id, error))?;
             parts.push(part);
             replacements.push(code);
         }
-        let mut functions: Vec<(usize, u32)> = Vec::new();
-        for captured in &self.wanted {
-            let found = match self.find_in(captured, layers, &parts) {
-                Ok(Some(found)) => found,
+        let code: Vec<_> = parts.iter().map(Executable::functions).collect();
+        let how_to_match = |layer: usize| self.how_to_match(&replacements[layer].format);
+        let found = matched(self.id, &self.wanted, layers, &code, &how_to_match)?;
+        let mut functions = Vec::with_capacity(found.len());
+        for (captured, found) in self.wanted.iter().zip(found) {
+            functions.push(match found {
+                Some(found) => found,
                 // Of no replacement, so the captured one: the part after those of the layers.
-                Ok(None) => {
+                None => {
                     if parts.len() == layers.len() {
                         parts.push(self.original()?);
                     }
-                    (layers.len(), captured.ordinal_in(&parts[layers.len()])?)
+                    let own = parts[layers.len()].functions();
+                    let ordinal = captured.ordinal_in(own)?;
+                    if let Some(other) = functions.iter().position(|it| *it == (layers.len(), ordinal)) {
+                        return Err(captured.is_ambiguous(other));
+                    }
+                    compare(captured, &own[ordinal as usize])
+                        .map_err(|error| error.advise(self.how_to_match(self.params.format)))?;
+                    (layers.len(), ordinal)
                 }
-                Err((layer, error)) => return Err(in_layer(&layers[layer], error)),
-            };
-            let checked = match functions.iter().position(|it| *it == found) {
-                Some(other) => Err(Error::failed_precondition(format!(
-                    "{} functions {other} and {} are both '{}' in the executable",
-                    captured.info.origin(),
-                    captured.ordinal,
-                    captured.name.escape_ascii()
-                ))),
-                None => parts[found.0].function(found.1).and_then(|loaded| {
-                    let format = replacements.get(found.0).map_or(self.params.format, |code| &code.format);
-                    compare(captured, loaded).map_err(|error| error.advise(self.how_to_match(format)))
-                }),
-            };
-            checked.map_err(|error| match layers.get(found.0) {
-                Some(layer) => in_layer(layer, error),
-                None => error,
-            })?;
-            functions.push(found);
-        }
-        for (index, layer) in layers.iter().enumerate() {
-            let must_have_one = layer.replacement.keeps_missing || layers.len() > 1;
-            if must_have_one && !functions.iter().any(|(part, _)| *part == index) {
-                return Err(in_layer(layer, self.nothing_replaced(&parts[index])));
-            }
+            });
         }
         if parts.is_empty() {
             parts.push(self.original()?);
@@ -403,52 +406,6 @@ impl Matching<'_> {
 
     fn original(&self) -> Result<Executable> {
         self.prepared.map_or_else(|| prepare_one(self.device, &self.params), |it| Ok(it.clone()))
-    }
-
-    /// The replacement of a captured function, and the function's ordinal there; `None` if all replacements
-    /// are of other functions, or keep those that they lack. An error belongs to the replacement at an index.
-    fn find_in(
-        &self,
-        captured: &Wanted<'_>,
-        layers: &[Layer<'_>],
-        parts: &[Executable],
-    ) -> Result<Option<(usize, u32)>, (usize, Error)> {
-        let named = layers.iter().position(|layer| layer.function.is_some_and(|it| it == captured.name));
-        if let Some(index) = named {
-            let found = captured.ordinal_in(&parts[index]);
-            let found = found.map_err(|error| match error.code() {
-                StatusCode::NotFound => (index, error.advise(STUB)),
-                _ => (index, error),
-            });
-            return found.map(|ordinal| Some((index, ordinal)));
-        }
-        let mut missing = None;
-        for (index, layer) in layers.iter().enumerate().filter(|(_, layer)| layer.function.is_none()) {
-            match captured.ordinal_in(&parts[index]) {
-                Ok(ordinal) => return Ok(Some((index, ordinal))),
-                Err(error) if error.code() == StatusCode::NotFound && layer.replacement.keeps_missing => {}
-                Err(error) => missing = missing.or(Some((index, error))),
-            }
-        }
-        match missing {
-            Some((index, error)) if error.code() == StatusCode::NotFound => {
-                Err((index, self.lacks_functions(layers, &parts[index])))
-            }
-            Some(missing) => Err(missing),
-            None => Ok(None),
-        }
-    }
-
-    /// The error of a replacement of all functions that lacks some.
-    fn lacks_functions(&self, layers: &[Layer<'_>], part: &Executable) -> Error {
-        let is_missing = |it: &&Wanted<'_>| {
-            let is_named = layers.iter().any(|layer| layer.function == Some(it.name));
-            !is_named && it.ordinal_in(part).is_err()
-        };
-        let missing = self.wanted.iter().filter(is_missing).map(|it| it.name);
-        let others = names_in(part);
-        Error::not_found(format!("it lacks {}; it has: {}", functions(missing), others))
-            .advise("select it by the name of a function to replace only that one")
     }
 
     /// What to do about code of a format with another signature than the captured function.
@@ -469,35 +426,127 @@ impl Matching<'_> {
                  executable",
                 captured.escape_debug()
             ),
-            _ => "compile the replacement from the same dispatch, with the same bindings and constants; a stub of \
-                  the kernel in a capture has its signature"
-                .into(),
+            _ => HOW_TO_MATCH.into(),
         }
-    }
-
-    fn nothing_replaced(&self, part: &Executable) -> Error {
-        let names: Vec<_> = self.wanted.iter().map(|it| it.name.escape_ascii().to_string()).collect();
-        let others = names_in(part);
-        Error::not_found(format!(
-            "it has none of the functions to replace: they are {}, and it has {}",
-            names.join(", "),
-            others
-        ))
-        .advise(STUB)
     }
 }
 
+/// Where each wanted function is in the code of the layers: the layer, and the function's ordinal there.
+/// `None` if none replaces it. Fails if a layer lacks functions that it has to have, or has them with another
+/// signature; `how_to_match` says what to do then.
+fn matched(
+    id: u64,
+    wanted: &[Wanted<'_>],
+    layers: &[Layer<'_>],
+    code: &[&[FunctionInfo]],
+    how_to_match: &dyn Fn(usize) -> String,
+) -> Result<Vec<Option<(usize, u32)>>> {
+    let mut functions: Vec<Option<(usize, u32)>> = Vec::with_capacity(wanted.len());
+    for captured in wanted {
+        let found = find_in(captured, wanted, layers, code)
+            .map_err(|(layer, error)| in_layer(&layers[layer], id, error))?;
+        if let Some((layer, ordinal)) = found {
+            let checked = match functions.iter().position(|it| *it == found) {
+                Some(other) => Err(captured.is_ambiguous(other)),
+                None => compare(captured, &code[layer][ordinal as usize])
+                    .map_err(|error| error.advise(how_to_match(layer))),
+            };
+            checked.map_err(|error| in_layer(&layers[layer], id, error))?;
+        }
+        functions.push(found);
+    }
+    for (index, layer) in layers.iter().enumerate() {
+        let must_have_one = layer.replacement.keeps_missing || layers.len() > 1;
+        if must_have_one && !functions.iter().flatten().any(|(part, _)| *part == index) {
+            return Err(in_layer(layer, id, nothing_replaced(wanted, code[index])));
+        }
+    }
+    Ok(functions)
+}
+
+fn in_layer(layer: &Layer<'_>, id: u64, error: Error) -> Error {
+    let function = layer.function.map(|name| format!("function '{}' of ", name.escape_ascii()));
+    let (place, function) = (&layer.replacement.place, function.unwrap_or_default());
+    error.context(format!("substitute {place} for {function}executable {id}"))
+}
+
+/// The replacement of a captured function, and the function's ordinal there; `None` if all replacements are
+/// of other functions, or keep those that they lack. An error belongs to the replacement at an index.
+fn find_in(
+    captured: &Wanted<'_>,
+    wanted: &[Wanted<'_>],
+    layers: &[Layer<'_>],
+    code: &[&[FunctionInfo]],
+) -> Result<Option<(usize, u32)>, (usize, Error)> {
+    let named = layers.iter().position(|layer| layer.function.is_some_and(|it| it == captured.name));
+    if let Some(index) = named {
+        let found = captured.ordinal_in(code[index]);
+        let found = found.map_err(|error| match error.code() {
+            StatusCode::NotFound => (index, error.advise(STUB)),
+            _ => (index, error),
+        });
+        return found.map(|ordinal| Some((index, ordinal)));
+    }
+    let mut missing = None;
+    for (index, layer) in layers.iter().enumerate().filter(|(_, layer)| layer.function.is_none()) {
+        match captured.ordinal_in(code[index]) {
+            Ok(ordinal) => return Ok(Some((index, ordinal))),
+            Err(error) if error.code() == StatusCode::NotFound && layer.replacement.keeps_missing => {}
+            Err(error) => missing = missing.or(Some((index, error))),
+        }
+    }
+    match missing {
+        Some((index, error)) if error.code() == StatusCode::NotFound => {
+            Err((index, lacks_functions(wanted, layers, code[index])))
+        }
+        Some(missing) => Err(missing),
+        None => Ok(None),
+    }
+}
+
+/// The error of a replacement of all functions that lacks some.
+fn lacks_functions(wanted: &[Wanted<'_>], layers: &[Layer<'_>], code: &[FunctionInfo]) -> Error {
+    let is_missing = |it: &&Wanted<'_>| {
+        let is_named = layers.iter().any(|layer| layer.function == Some(it.name));
+        !is_named && it.ordinal_in(code).is_err()
+    };
+    let missing = wanted.iter().filter(is_missing).map(|it| it.name);
+    Error::not_found(format!("it lacks {}; it has: {}", functions(missing), names_in(code)))
+        .advise("select it by the name of a function to replace only that one")
+}
+
+fn nothing_replaced(wanted: &[Wanted<'_>], code: &[FunctionInfo]) -> Error {
+    let names = listed(wanted.iter().map(|it| it.name.escape_ascii()));
+    Error::not_found(format!(
+        "it has none of the functions to replace: they are {names}, and it has {}",
+        names_in(code)
+    ))
+    .advise(STUB)
+}
+
+/// What replaces the functions of an executable of a module, of which only the file is read: for each of
+/// `own`, the index of the layer, and the ordinal in its code. `None` if none replaces it.
+pub(crate) fn match_functions(
+    id: u64,
+    own: &[FunctionInfo],
+    layers: &[Layer<'_>],
+    code: &[&[FunctionInfo]],
+) -> Result<Vec<Option<(usize, u32)>>> {
+    let wanted: Vec<_> = own.iter().enumerate().map(Wanted::from_info).collect();
+    let how_to_match = |_: usize| HOW_TO_MATCH.to_owned();
+    matched(id, &wanted, layers, code, &how_to_match)
+}
+
 /// The names of the functions of some code, in errors.
-fn names_in(part: &Executable) -> String {
-    let names: Vec<_> = part.functions().iter().map(|it| it.name.escape_debug().to_string()).collect();
-    if names.is_empty() { "none".into() } else { names.join(", ") }
+fn names_in(code: &[FunctionInfo]) -> String {
+    listed(code.iter().map(|it| it.name.escape_debug()))
 }
 
 /// Functions in errors: `function 'a'`, or `functions 'a', 'b'`.
 pub(crate) fn functions<'n>(names: impl Iterator<Item = &'n [u8]>) -> String {
     let names: Vec<_> =
         names.map(|name| format!("'{}'", String::from_utf8_lossy(name).escape_debug())).collect();
-    format!("function{} {}", if names.len() == 1 { "" } else { "s" }, names.join(", "))
+    format!("function{} {}", if names.len() == 1 { "" } else { "s" }, listed(names))
 }
 
 /// Fails if callers of the wanted function cannot call the other one. Names may differ: captures have none of

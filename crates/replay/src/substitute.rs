@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rehal_base::{Context, Error, MappedFile, Result};
-use rehal_hal::{Device, Executable, ExecutableParams, ReplacedFunction};
+use rehal_base::{Context, Error, MappedFile, Result, listed, listed_by};
+use rehal_hal::{Device, Executable, ExecutableParams, FunctionInfo, ReplacedFunction};
 
 use crate::prepare::functions;
 use crate::{ExecutableNames, ExecutableRecord, Plan, prepare};
@@ -99,6 +99,12 @@ impl Replacement {
         path.extension().is_some_and(|it| it == "mlir" || it == "mlirbc")
     }
 
+    /// Whether it is the source or the object of a kernel, by the extension of the file.
+    pub fn is_kernel_source(&self) -> bool {
+        let Code::File(path) = &self.code else { return false };
+        path.extension().is_some_and(|it| it == "c" || it == "rs" || it == "o")
+    }
+
     /// The same code with the workgroups that a function of it needs.
     pub fn with_workgroups(mut self, function: impl Into<String>, count: [u32; 3]) -> Self {
         self.workgroup_counts.push((function.into(), count));
@@ -182,6 +188,10 @@ impl Bytes {
 impl OpenReplacement {
     pub(crate) fn data(&self) -> &[u8] {
         self.bytes.data()
+    }
+
+    fn substitute_code(&self, is_whole: bool) -> SubstituteCode<'_> {
+        SubstituteCode { data: self.data(), format: self.format.as_deref(), place: &self.place, is_whole }
     }
 
     /// Its code, of the format that it is prepared with.
@@ -326,6 +336,39 @@ impl ProgramSubstitutes {
         self.selected.iter().any(|(it, _)| may(&it.selector))
     }
 
+    /// What replaces functions of the executable `id` of a module, of which only the file is read: `own` are
+    /// its functions, and `read` finds those of a replacement. `None` if it is not selected.
+    pub fn in_file<'s>(
+        &'s self,
+        id: u64,
+        own: &[FunctionInfo],
+        own_name: &str,
+        read: &dyn Fn(&SubstituteCode<'s>) -> Result<Vec<FunctionInfo>>,
+    ) -> Result<Option<FileReplacements<'s>>> {
+        let names = || own.iter().map(|function| function.name.as_bytes());
+        let selecting: Vec<_> = (self.selected.iter().zip(&self.is_used))
+            .filter_map(|((it, replacement), is_used)| {
+                Some((it.layer(replacement, id, names(), own_name)?, is_used))
+            })
+            .collect();
+        if selecting.is_empty() {
+            return Ok(None);
+        }
+        let selected = self.selected.iter().map(|(it, _)| it);
+        check_overlap(selected, id, |it| it.selects(id, names()), own_name)?;
+        let (mut layers, mut code, mut functions) = (Vec::new(), Vec::new(), Vec::new());
+        for (layer, _) in &selecting {
+            let it = layer.replacement.substitute_code(layer.function.is_none());
+            functions.push(read(&it).context(|| format!("'{}'", it.place.trim_matches('\'')))?);
+            layers.push(*layer);
+            code.push(it);
+        }
+        let read: Vec<_> = functions.iter().map(Vec::as_slice).collect();
+        let found = prepare::match_functions(id, own, &layers, &read)?;
+        selecting.iter().for_each(|(_, is_used)| is_used.store(true, Ordering::Relaxed));
+        Ok(Some(FileReplacements { code, functions: found }))
+    }
+
     /// The code that replaces an executable, if something does.
     pub fn code_for(&self, id: u64, original: &Executable) -> Option<SubstituteCode<'_>> {
         let names = || original.functions().iter().map(|function| function.name.as_bytes());
@@ -333,7 +376,7 @@ impl ProgramSubstitutes {
         let mut selecting = self.selected.iter();
         let (_, it) =
             selecting.find(|(it, _)| it.selects(id, names()) || it.selects_by_own_name(own_name))?;
-        Some(SubstituteCode { data: it.data(), format: it.format.as_deref(), place: &it.place })
+        Some(it.substitute_code(true))
     }
 
     /// The selectors that have selected nothing so far.
@@ -352,6 +395,18 @@ pub struct SubstituteCode<'s> {
     pub format: Option<&'s str>,
     /// What errors call it.
     pub place: &'s str,
+    /// Whether it replaces the executable as a whole, and not one of its functions.
+    pub is_whole: bool,
+}
+
+/// What replaces functions of an executable of a module.
+#[derive(Clone, Debug)]
+pub struct FileReplacements<'s> {
+    /// The replacements.
+    pub code: Vec<SubstituteCode<'s>>,
+    /// For each function of the executable: the index of what replaces it, and the ordinal of the function
+    /// there.
+    pub functions: Vec<Option<(usize, u32)>>,
 }
 
 /// Fails if selectors leave functions of an executable of a module as they are: a module has one code for all
@@ -382,9 +437,9 @@ pub fn check_whole(substitutions: &[Substitution], id: u64, original: &Executabl
     Ok(())
 }
 
-/// What to do about a replacement of some functions of an executable of a module.
-pub const REPLACE_WHOLE: &str = "in a module, a file replaces an executable as a whole: name one that has all its functions in their order, \
-     or compile the program with --iree-hal-link-executables=false, so that each executable has one";
+/// What to do about a replacement of some functions of an executable of a module that is not an ELF image.
+pub const REPLACE_WHOLE: &str = "of this format, a file replaces an executable of a module as a whole: name one that has all its functions in \
+     their order, or compile the program with --iree-hal-link-executables=false, so that each executable has one";
 
 /// Fails if one substitution excludes another.
 fn check_selectors(substitutions: &[Substitution]) -> Result<()> {
@@ -585,12 +640,13 @@ pub(crate) fn nothing_selected(selector: &Selector, plan: &Plan, names: &Executa
     let advice = match selector {
         Selector::Name(name) => names.advice(name),
         _ => {
-            let functions = |record: &ExecutableRecord<'_>| -> Vec<String> {
-                record.function_names().map(|name| name.escape_ascii().to_string()).collect()
-            };
-            let shown = |it: ExecutableRecord<'_>| format!("{} ({})", it.id, functions(&it).join(", "));
-            let list: Vec<_> = plan.executables().map(shown).collect();
-            format!("it has {}", if list.is_empty() { "no executables".into() } else { list.join("; ") })
+            let functions =
+                |record: &ExecutableRecord<'_>| listed(record.function_names().map(<[u8]>::escape_ascii));
+            let shown = |it: ExecutableRecord<'_>| format!("{} ({})", it.id, functions(&it));
+            match plan.executables().next() {
+                None => "it has no executables".into(),
+                Some(_) => format!("it has {}", listed_by("; ", plan.executables().map(shown))),
+            }
         }
     };
     Error::not_found(format!("{} is not in the capture", selector.text())).advise(advice)

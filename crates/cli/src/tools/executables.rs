@@ -7,7 +7,7 @@ use rehal_base::{Error, FileKind, MappedFile, Result};
 use rehal_session::hal::FunctionInfo;
 use rehal_session::{
     CaptureBytes, Compilation, DumpKind, DumpedExecutables, ExecutableNames, ModuleExecutable, ModuleMode,
-    ModuleSource, ProgramModule, is_program_source, target_flags,
+    ModuleSource, ProgramModule, is_program_source, replaced_functions, target_flags,
 };
 use serde::Serialize;
 
@@ -342,6 +342,9 @@ struct Function {
     bindings: u16,
     constants: u16,
     workgroup_size: [u32; 3],
+    /// The name of the file with which rehal substitute has replaced it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaced_by: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -351,13 +354,15 @@ struct List {
     executables: Vec<Row>,
 }
 
-fn functions(infos: &[FunctionInfo]) -> Vec<Function> {
+fn functions(infos: &[FunctionInfo], code: &[u8]) -> Vec<Function> {
+    let replaced = replaced_functions(code);
     let function = |(ordinal, info): (usize, &FunctionInfo)| Function {
         ordinal: ordinal as u32,
         name: info.name.clone(),
         bindings: info.binding_count,
         constants: info.constant_count,
         workgroup_size: info.workgroup_size,
+        replaced_by: replaced.iter().find(|it| it.0 == ordinal as u32).map(|it| it.1.clone()),
     };
     infos.iter().enumerate().map(function).collect()
 }
@@ -375,7 +380,7 @@ fn of_module(module: &ProgramModule) -> Result<Vec<Found>> {
                 bytes: code.len() as u64,
                 file: file_name(it.number, &it.name(), &code),
                 unknown: infos.as_ref().err().map(|error| error.message().to_owned()),
-                functions: infos.ok().map(|infos| functions(&infos)),
+                functions: infos.ok().map(|infos| functions(&infos, &code)),
             },
             code,
         }
@@ -395,7 +400,7 @@ fn of_capture(plan: &rehal_session::Plan) -> Vec<Found> {
                 name,
                 format: String::from_utf8_lossy(it.format).into_owned(),
                 bytes: it.data.len() as u64,
-                functions: Some(functions(&infos)),
+                functions: Some(functions(&infos, it.data)),
                 unknown: None,
             },
             code: it.data.to_vec(),
@@ -444,6 +449,13 @@ impl Report for List {
             }
         }
         let mut text = table.text(layout);
+        for (row, it) in
+            self.executables.iter().flat_map(|row| row.functions.iter().flatten().map(move |it| (row, it)))
+        {
+            if let Some(source) = &it.replaced_by {
+                text.push_str(&format!("{} of executable {} is from {source}\n", it.name, row.id));
+            }
+        }
         for row in self.executables.iter().filter(|row| row.unknown.is_some()) {
             let why = row.unknown.as_deref().unwrap_or_default();
             text.push_str(&format!("functions of executable {} are unknown: {why}\n", row.id));

@@ -20,18 +20,14 @@ pub const SUBSTITUTE: Tool = Tool {
     name: "rehal substitute",
     verb: "substitute",
     summary: "writes a compiled module with other executables",
-    about: "Writes a copy of a module in which files replace executables; everything else stays, including the names and the \
-            alignment of an archive. The result is an ordinary module, which the reference's tools run as well.\n\n\
-            The functions of a replacement must be those of the executable: names, order, bindings, constants, workgroup \
-            sizes. To compare them, both are loaded, which runs their initializers and query functions with your \
-            privileges, but no kernel.",
+    about: "Writes a copy of a module in which files replace executables, or functions of them; everything else stays, including \
+            the names and the alignment of an archive. The result is an ordinary module, which the reference's tools run as well.\n\n\
+            The functions of a replacement must be called as those of the executable: names, bindings, constants, workgroup \
+            sizes. Code for CPUs is only read. To compare code of other formats, both are loaded, but no kernel runs.",
     operands: Operands::One { what: "module", form: "MODULE.vmfb --executable=NAME=FILE -o OUT.vmfb" },
     groups: &[&SUBSTITUTE_GROUP, &COMPILING],
     examples: &[
-        (
-            "Replace the executable of a function",
-            "{tool} model.vmfb --executable=main_dispatch_3=new.so -o new.vmfb",
-        ),
+        ("Replace a function", "{tool} model.vmfb --executable=main_dispatch_3=new.so -o new.vmfb"),
         (
             "Replace executables by their numbers",
             "{tool} model.vmfb --executable=1=a.so --executable=4=b.so -o new.vmfb",
@@ -48,8 +44,8 @@ const EXECUTABLE: List<Substitution> = List::parsed(
     "WHICH[@FORMAT]=PATH",
     "WHICH[@FORMAT]=PATH",
     |value| Ok(Substitution::parse(value)?),
-    "Replaces an executable by a compiled file of the same format, or by a dispatch as the compiler dumps it (.mlir). WHICH is \
-     its number, its name, the name of one of its functions (rehal executables prints them), with or without the prefixes of \
+    "Replaces an executable, or a function of code for CPUs, by a compiled file, by a dispatch as the compiler dumps it (.mlir), \
+     or by a kernel in C. WHICH is its number, its name, the name of one of its functions (rehal executables prints them), with or without the prefixes of \
      dumped files, or all; all=DIRECTORY takes each file for the executable of its name.",
 )
 .files(|substitution, _| match &substitution.replacement.code {

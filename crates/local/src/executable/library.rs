@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, Error, Result, StatusCode, listed};
 use rehal_crash::{CrashNote, Timed};
 use rehal_hal::{FunctionInfo, PerfMap};
 
@@ -208,9 +208,8 @@ impl Library {
         match self.functions.iter().position(|function| function.name == name) {
             Some(ordinal) => Ok(ordinal as u32),
             None => {
-                let names: Vec<_> =
-                    self.functions.iter().map(|it| it.name.escape_debug().to_string()).collect();
-                let (name, names) = (name.escape_debug(), names.join(", "));
+                let names = listed(self.functions.iter().map(|it| it.name.escape_debug()));
+                let name = name.escape_debug();
                 Err(Error::not_found(format!("the executable has no function '{name}'; it has: {names}")))
             }
         }

@@ -18,6 +18,7 @@ pub mod elf;
 pub mod format;
 pub mod imports;
 pub mod library;
+pub mod link;
 pub(crate) mod perf;
 pub mod plugin;
 pub mod plugin_abi;

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, FileKind, Result, StatusCode};
+use rehal_base::{Context, Error, FileKind, Result, StatusCode, listed};
 use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, FunctionInfo};
+use rehal_local::executable::infer_format;
+use rehal_local::executable::link::{ElfLibrary, OtherFunction, OtherImage, replace_functions};
 use rehal_modules::hal;
 use rehal_replay::{
-    DispatchedFunction, ExecutableNames, ProgramSubstitutes, REPLACE_WHOLE, ResolvedSubstitutions, Selector,
-    Substitution, check_whole,
+    DispatchedFunction, ExecutableNames, FileReplacements, ProgramSubstitutes, REPLACE_WHOLE,
+    ResolvedSubstitutions, Selector, SubstituteCode, Substitution, check_whole,
 };
 use rehal_vm::ModuleFile;
 
@@ -29,6 +31,10 @@ const WORKGROUPS: [usize; 3] = [3, 4, 5];
 /// Constants follow, then bindings, each of several arguments.
 const BEFORE_CONSTANTS: usize = 7;
 const BINDING: usize = 5;
+
+/// How the names of formats of ELF images begin: self-contained, and for the system's loader.
+const EMBEDDED: &str = "embedded-elf-";
+const SYSTEM: &str = "system-elf-";
 
 /// An executable of a compiled module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,10 +93,20 @@ impl ModuleExecutable {
         FileKind::from_head(self.code(module)).map_or("bin", FileKind::extension)
     }
 
-    /// Its functions, which it is loaded to find: that runs its initializers and its query function, with the
-    /// privileges of the process, but no kernel. Fails if no device of this machine loads it.
+    /// Its functions. An ELF image, for any machine, is only read. Others, and one that makes its table of
+    /// functions when it runs, are loaded to find them: that runs initializers and the query function, with
+    /// the privileges of the process, but no kernel. Fails if no device of this machine loads it then.
     pub fn functions(&self, module: &ModuleFile) -> Result<Vec<FunctionInfo>> {
-        Ok(self.load(module)?.functions().to_vec())
+        match self.library(module) {
+            Some(library) => Ok(library.functions),
+            None => Ok(self.load(module)?.functions().to_vec()),
+        }
+    }
+
+    /// The library of an ELF image, if its file says it.
+    fn library(&self, module: &ModuleFile) -> Option<ElfLibrary> {
+        let is_elf = self.format.starts_with(EMBEDDED) || self.format.starts_with(SYSTEM);
+        is_elf.then(|| ElfLibrary::read(self.code(module)).ok()).flatten()
     }
 
     fn load(&self, module: &ModuleFile) -> Result<LoadedExecutable> {
@@ -110,13 +126,43 @@ impl ModuleExecutable {
     }
 }
 
+/// The functions that [`substitute_executables`] has replaced in an ELF image: ordinals, and the names of the
+/// files that they are from.
+pub fn replaced_functions(code: &[u8]) -> Vec<(u32, String)> {
+    let is_elf = FileKind::from_head(code) == Some(FileKind::Elf);
+    let library = is_elf.then(|| ElfLibrary::read(code).ok()).flatten();
+    let replaced = library.map_or_else(Vec::new, |it| it.replaced);
+    replaced.into_iter().map(|it| (it.function, it.source)).collect()
+}
+
 impl ModuleExecutable {
-    /// Adds its names, with those of its functions if it is loaded.
-    fn name_in(&self, names: &mut ExecutableNames, loaded: Option<&LoadedExecutable>) {
-        let functions = loaded.map_or(&[][..], LoadedExecutable::functions).iter();
-        names.add(self.number, &self.name(), &self.format, functions.map(|it| it.name.clone()));
+    /// Adds its names, with those of its functions if they are known.
+    fn name_in(&self, names: &mut ExecutableNames, functions: &[FunctionInfo]) {
+        names.add(self.number, &self.name(), &self.format, functions.iter().map(|it| it.name.clone()));
         if let Some(file_name) = &self.file_name {
             names.add_alias(self.number, file_name);
+        }
+    }
+}
+
+/// An executable whose functions are known: from its file, or since it is loaded.
+enum Known {
+    File(ElfLibrary),
+    Loaded(LoadedExecutable),
+}
+
+impl Known {
+    fn of(executable: &ModuleExecutable, module: &ModuleFile) -> Result<Self> {
+        match executable.library(module) {
+            Some(library) => Ok(Self::File(library)),
+            None => executable.load(module).map(Self::Loaded),
+        }
+    }
+
+    fn functions(&self) -> &[FunctionInfo] {
+        match self {
+            Self::File(library) => &library.functions,
+            Self::Loaded(loaded) => loaded.functions(),
         }
     }
 }
@@ -149,14 +195,16 @@ pub struct SubstitutedExecutable {
     pub bytes: (u64, u64),
 }
 
-/// A module whose executables are replaced. The functions of a replacement are compared with those of the
-/// executable: names, order, constants, bindings, workgroup sizes. For that, both are loaded, which runs
-/// their initializers and query functions with the privileges of the process, but no kernel.
+/// A module whose executables are replaced, or functions of them. The functions of a replacement are compared
+/// with those of the executable: constants, bindings, parameters, workgroup sizes.
+///
+/// A linked ELF executable, of any machine, is rewritten: code of a replacement is added to it, and its table
+/// of functions points there. Both are read, not loaded. An executable of another format is replaced as a
+/// whole, for which both are loaded; that runs no kernel.
 ///
 /// A selector is a number of [`ModuleExecutable`], a name that [`ExecutableNames`] finds, or all. Fails if
-/// one selects nothing, if no device of this machine loads an executable, and if a replacement lacks a
-/// function: the program identifies functions by ordinals. `build` compiles the sources among the
-/// replacements.
+/// one selects nothing, or if a replacement lacks a function or what its code needs. `build` compiles the
+/// sources among the replacements.
 pub fn substitute_executables(
     module: &ModuleFile,
     substitutions: &[Substitution],
@@ -167,43 +215,47 @@ pub fn substitute_executables(
         return Err(Error::not_found(format!("module '{}' creates no executables", module.name())));
     }
     let mut names = ExecutableNames::for_modules([module.name().to_owned()]);
-    let loaded: Vec<_> = executables.iter().map(|it| it.load(module)).collect();
-    for (executable, loaded) in executables.iter().zip(&loaded) {
-        executable.name_in(&mut names, loaded.as_ref().ok());
+    let known: Vec<_> = executables.iter().map(|it| Known::of(it, module)).collect();
+    for (executable, known) in executables.iter().zip(&known) {
+        executable.name_in(&mut names, known.as_ref().map_or(&[], Known::functions));
     }
     let place = |it: &ModuleExecutable| format!("executable {} of the module, '{}'", it.number, it.name());
     // The names of what is not loaded are unknown.
-    let unloaded = executables.iter().zip(&loaded).find_map(|(executable, loaded)| {
-        let error = loaded.as_ref().err()?;
+    let unknown = executables.iter().zip(&known).find_map(|(executable, known)| {
+        let error = known.as_ref().err()?;
         Some(format!("{} is not loaded: {}", place(executable), error.message()))
     });
-    let explained = |error: Error| match &unloaded {
-        Some(unloaded) => error.context(unloaded.clone()),
+    let explained = |error: Error| match &unknown {
+        Some(unknown) => error.context(unknown.clone()),
         None => error,
     };
     let mut resolved = names.resolve(substitutions)?;
     if let Some(selector) = names.unknown(&resolved.substitutions) {
         return Err(explained(unused(selector, &names)));
     }
-    for (executable, loaded) in executables.iter().zip(&loaded) {
-        let Ok(loaded) = loaded else { continue };
-        check_whole(&resolved.substitutions, executable.number, loaded.executable())
-            .context(|| place(executable))?;
+    for (executable, known) in executables.iter().zip(&known) {
+        if let Ok(Known::Loaded(loaded)) = known {
+            check_whole(&resolved.substitutions, executable.number, loaded.executable())
+                .context(|| place(executable))?;
+        }
+        let functions = known.as_ref().map_or(&[][..], Known::functions);
+        resolved.add_functions(executable.number, &executable.format, functions);
     }
     resolved.dispatched = dispatched(module)?;
     build(&mut resolved)?;
     let substitutes = ProgramSubstitutes::open(&resolved.substitutions)?;
     let mut others = Vec::new();
-    for (executable, loaded) in executables.iter().zip(loaded) {
+    for (executable, known) in executables.iter().zip(known) {
         let place = || place(executable);
-        // An executable for another machine matters only if it is selected, and then only its number tells.
-        let loaded = match loaded {
-            Ok(loaded) => loaded,
-            Err(error) if substitutes.may_select(executable.number) => return Err(error.context(place())),
+        let other = match known {
+            Ok(Known::File(library)) => linked(executable, module, &library, &substitutes),
+            Ok(Known::Loaded(loaded)) => other_code(executable, module, &loaded, &substitutes),
+            // An executable for another machine matters only if it is selected, and then only its number
+            // tells.
+            Err(error) if substitutes.may_select(executable.number) => Err(error),
             Err(_) => continue,
         };
-        let other = other_code(executable, module, &loaded, &substitutes).context(place)?;
-        others.extend(other.map(|code| (executable, code)));
+        others.extend(other.context(place)?.map(|code| (executable, code)));
     }
     check_used(&substitutes, &names).map_err(explained)?;
     let segments: Vec<_> = others.iter().map(|(it, code)| (it.segment, &code[..])).collect();
@@ -217,7 +269,82 @@ pub fn substitute_executables(
     Ok((rewritten, substituted.collect()))
 }
 
-/// The code that replaces an executable of a module, if any does.
+/// The code of an ELF executable in which functions are replaced, if any are: a replacement that has all of
+/// them, or the own code with the functions of replacements added.
+fn linked(
+    executable: &ModuleExecutable,
+    module: &ModuleFile,
+    library: &ElfLibrary,
+    substitutes: &ProgramSubstitutes,
+) -> Result<Option<Vec<u8>>> {
+    let read = |code: &SubstituteCode<'_>| read_replacement(executable, code);
+    let found = substitutes.in_file(executable.number, &library.functions, &library.name, &read)?;
+    let Some(FileReplacements { code, functions }) = found else { return Ok(None) };
+    if let [only] = &code[..]
+        && is_whole(executable, library, only, &functions)?
+    {
+        return Ok(Some(only.data.to_vec()));
+    }
+    let images: Vec<_> =
+        code.iter().map(|it| OtherImage { bytes: it.data, name: it.place.trim_matches('\'') }).collect();
+    // One file may have several of the functions, and is added once.
+    let first = |image: usize| code.iter().position(|it| it.data == code[image].data).unwrap_or(image);
+    let replaced: Vec<_> = (0..)
+        .zip(&functions)
+        .filter_map(|(function, it)| Some((function, (*it)?)))
+        .map(|(function, (image, other))| OtherFunction { function, image: first(image), other })
+        .collect();
+    let is_embedded = executable.format.starts_with(EMBEDDED);
+    let used = |index: &usize| replaced.iter().any(|it| it.image == *index);
+    let kept: Vec<_> = (0..images.len()).filter(used).collect();
+    let renumbered = |it: &OtherFunction| OtherFunction {
+        image: kept.iter().position(|index| *index == it.image).unwrap_or(0),
+        ..*it
+    };
+    let replaced: Vec<_> = replaced.iter().map(renumbered).collect();
+    let images: Vec<_> = kept.iter().map(|index| images[*index]).collect();
+    replace_functions(executable.code(module), is_embedded, &images, &replaced).map(Some)
+}
+
+/// The functions of a file that replaces some of an ELF executable.
+fn read_replacement(executable: &ModuleExecutable, code: &SubstituteCode<'_>) -> Result<Vec<FunctionInfo>> {
+    if FileKind::from_head(code.data) != Some(FileKind::Elf) {
+        let error = match FileKind::from_head(code.data) {
+            Some(kind) => kind.refuse_as(code.place, "an executable"),
+            None => Error::invalid_argument(format!("{} is not an ELF image", code.place)),
+        };
+        return Err(
+            error.advise("name a source, which is compiled to the format of the module, or a shared library")
+        );
+    }
+    if let Some(stated) = code.format.filter(|it| it.starts_with(EMBEDDED) && *it != executable.format) {
+        let message = format!(
+            "the replacement has format '{stated}', and the program creates the executable as '{}'",
+            executable.format
+        );
+        return Err(Error::incompatible(message).advise("compile it to the format of the program"));
+    }
+    Ok(ElfLibrary::read(code.data)?.functions)
+}
+
+/// Whether a file takes the place of an executable: it is meant to, has all functions in their order, and has
+/// the same format.
+fn is_whole(
+    executable: &ModuleExecutable,
+    library: &ElfLibrary,
+    code: &SubstituteCode<'_>,
+    functions: &[Option<(usize, u32)>],
+) -> Result<bool> {
+    let other = ElfLibrary::read(code.data)?;
+    let is_complete = other.functions.len() == library.functions.len()
+        && functions.iter().zip(0..).all(|(it, ordinal)| *it == Some((0, ordinal)))
+        && other.constant_count == library.constant_count;
+    let format = infer_format(code.data).unwrap_or_default();
+    let is_same = executable.format.starts_with(format) || executable.format.starts_with(SYSTEM);
+    Ok((code.is_whole || library.functions.len() == 1) && is_complete && is_same)
+}
+
+/// The code that replaces an executable that is loaded, if any does.
 fn other_code(
     executable: &ModuleExecutable,
     module: &ModuleFile,
@@ -243,7 +370,7 @@ fn other_code(
         .collect();
     let refused = |message: String| Err(Error::failed_precondition(message).advise(REPLACE_WHOLE));
     if !kept.is_empty() {
-        return refused(format!("{place} lacks functions of the executable: {}", kept.join(", ")));
+        return refused(format!("{place} lacks functions of the executable: {}", listed(kept)));
     }
     if replaced.iter().enumerate().any(|(ordinal, it)| it.function != ordinal as u32) {
         return refused(format!(
@@ -344,29 +471,44 @@ fn resolve(
 ) -> Result<(Vec<Substitution>, ExecutableNames)> {
     let names = |is_loaded: bool| {
         let mut names = ExecutableNames::for_modules(modules.iter().map(|it| it.name().to_owned()));
+        let mut known = Vec::new();
         for (executable, module) in executables {
             // One for another machine has no functions here.
             let can_load = |it: &&Device| it.info().format(&executable.format).is_some();
             let device = devices.iter().find(can_load).filter(|_| is_loaded);
-            let loaded = device.and_then(|it| executable.load_on(it, module).ok());
-            executable.name_in(&mut names, loaded.as_ref());
+            let functions = match executable.library(module).filter(|_| is_loaded) {
+                Some(library) => library.functions,
+                None => {
+                    let loaded = device.and_then(|it| executable.load_on(it, module).ok());
+                    loaded.map_or_else(Vec::new, |it| it.functions().to_vec())
+                }
+            };
+            executable.name_in(&mut names, &functions);
+            known.push((executable.number, executable.format.as_str(), functions));
         }
-        names
+        (names, known)
     };
-    let mut known = names(false);
+    let (mut known, mut functions) = names(false);
     let mut resolved = known.resolve(&options.substitutions);
     let is_name = |it: &Substitution| matches!(it.selector, Selector::Name(_));
     let needs_functions = match &resolved {
-        Ok(it) => !it.unmatched.is_empty() || it.substitutions.iter().any(is_name),
+        Ok(it) => {
+            let is_source = |it: &Substitution| it.replacement.is_kernel_source();
+            let all = &it.substitutions;
+            !it.unmatched.is_empty() || all.iter().any(|it| is_name(it) || is_source(it))
+        }
         Err(_) => true,
     };
     if needs_functions {
-        known = names(true);
+        (known, functions) = names(true);
         resolved = known.resolve(&options.substitutions);
     }
     let mut resolved = resolved?;
     if let Some(selector) = known.unknown(&resolved.substitutions) {
         return Err(unused(selector, &known));
+    }
+    for (number, format, functions) in &functions {
+        resolved.add_functions(*number, format, functions);
     }
     if resolved.has_dispatches() {
         for module in modules {

@@ -31,7 +31,7 @@ use rehal_vm::{Argument, Context, Module, Value, ValueKind};
 use crate::CrashReports;
 
 pub use calls::{Batch, Calls, PreparedBatch};
-pub use executables::{ModuleExecutable, SubstitutedExecutable, substitute_executables};
+pub use executables::{ModuleExecutable, SubstitutedExecutable, replaced_functions, substitute_executables};
 pub use modules::ProgramModule;
 pub use options::{
     ModuleMode, ModuleSource, ParameterFile, ParameterOptions, ProgramOptions, RecordingOptions,

@@ -3,7 +3,7 @@
 use rehal_session::vm::ModuleFile;
 use rehal_session::{
     ModuleExecutable, ModuleSource, Program, ProgramOptions, Replacement, Result, Selector, StatusCode,
-    SubstitutedExecutable, Substitution, ValueText, format_value, substitute_executables,
+    SubstitutedExecutable, Substitution, ValueText, format_value, replaced_functions, substitute_executables,
 };
 
 use crate::fixture;
@@ -136,6 +136,56 @@ fn a_rewritten_module_runs_other_code() {
 }
 
 #[test]
+fn one_function_of_a_linked_executable_is_replaced() {
+    for name in ["add4", "add4.syslib", "add4.memoized", "add4.x86_64_v3"] {
+        let module = module(name);
+        let own = results(ModuleSource::Bytes(module.bytes().into()), Vec::new()).unwrap();
+        assert_eq!(own[0], SUM);
+        let executable = ModuleExecutable::list(&module).unwrap().remove(0);
+        let before = executable.code(&module);
+        // Of either format: a library that needs no other one can be a part of an image.
+        for file in ["add4_swapped.elf", "add4_swapped.syslib.so"] {
+            let (bytes, _) = rewritten(&module, &named(FUNCTION, file)).unwrap();
+            let other = ModuleFile::copy(&bytes).unwrap();
+            let only = results(ModuleSource::Bytes(bytes.into()), Vec::new()).unwrap();
+            assert_eq!((only[0].as_str(), &only[1]), (HUNDREDFOLD, &own[1]), "{name}, {file}");
+            assert_eq!(executable.functions(&other).unwrap(), executable.functions(&module).unwrap());
+            assert_eq!(replaced_functions(executable.code(&other)), [(0, file.to_owned())]);
+            assert!(replaced_functions(before).is_empty());
+            // All but the place of the headers, their number, and the address of the function.
+            let after = &executable.code(&other)[..before.len()];
+            let changed: Vec<_> = (0..before.len()).filter(|at| before[*at] != after[*at]).collect();
+            let entry = |at: &&usize| **at >= 64;
+            let entries = changed.iter().filter(entry).count();
+            assert!(entries > 0 && entries <= 8, "{name}: {changed:?}");
+            let (first, last) = (changed.iter().find(entry), changed.last());
+            assert!(last.unwrap() - first.unwrap() < 8, "{name}: {changed:?}");
+            assert!(changed.iter().all(|at| *at >= 64 || matches!(at, 32..40 | 56..58)), "{changed:?}");
+            // The other one is replaced after it, and the first again.
+            let mul = executable.functions(&module).unwrap()[1].name.clone();
+            let (bytes, _) = rewritten(&other, &named(&mul, "add4_swapped.elf")).unwrap();
+            let again = ModuleFile::copy(&bytes).unwrap();
+            let both = results(ModuleSource::Bytes(bytes.into()), Vec::new()).unwrap();
+            assert!(both[0] == HUNDREDFOLD && both[1] != own[1], "{both:?}");
+            assert_eq!(replaced_functions(executable.code(&again)).len(), 2);
+            let (bytes, _) = rewritten(&again, &named(FUNCTION, "add4_swapped.elf")).unwrap();
+            assert_eq!(results(ModuleSource::Bytes(bytes.into()), Vec::new()).unwrap(), both);
+        }
+        // Two at once, of one file and of two.
+        let mul = executable.functions(&module).unwrap()[1].name.clone();
+        let mut sizes = Vec::new();
+        for file in ["add4_swapped.elf", "add4_swapped.syslib.so"] {
+            let two = [named(FUNCTION, "add4_swapped.elf"), named(&mul, file)].concat();
+            let (bytes, _) = rewritten(&module, &two).unwrap();
+            sizes.push(bytes.len());
+            let both = results(ModuleSource::Bytes(bytes.into()), Vec::new()).unwrap();
+            assert!(both[0] == HUNDREDFOLD && both[1] != own[1], "{both:?}");
+        }
+        assert!(sizes[0] < sizes[1], "one file is added once: {sizes:?}");
+    }
+}
+
+#[test]
 fn what_cannot_replace_an_executable_of_a_module_is_refused() {
     let module = module("add4");
     let refused = |substitutions: Vec<Substitution>, code: StatusCode, text: &str| {
@@ -144,17 +194,16 @@ fn what_cannot_replace_an_executable_of_a_module_is_refused() {
         let report = error.report();
         assert!(error.code() == code && report.contains(text), "{code:?}, {text}: {report}");
     };
-    // One function of two; and the program creates it as an embedded ELF.
-    let only = format!(
-        "add4_swapped.elf' replaces function '{FUNCTION}' only, and the executable also has function 'mul_"
-    );
-    refused(named(FUNCTION, "add4_swapped.elf"), StatusCode::FailedPrecondition, &only);
-    let whole = named(&ModuleExecutable::list(&module).unwrap()[0].name(), "add4_swapped.elf");
-    let both = [named(FUNCTION, "nothing.mlir"), whole].concat();
-    refused(both, StatusCode::FailedPrecondition, "replace functions of one executable");
     let mut library = replaced(Selector::All, "add4_swapped.syslib.so");
-    library[0].replacement.format = Some("system-elf-x86_64".into());
-    refused(library, StatusCode::Incompatible, "system-elf-x86_64");
+    library[0].replacement.format = Some("embedded-elf-arm_64".into());
+    refused(library, StatusCode::Incompatible, "embedded-elf-arm_64");
+    let twice = [named(FUNCTION, "add4_swapped.elf"), named(FUNCTION, "add4_swapped.syslib.so")].concat();
+    refused(twice, StatusCode::InvalidArgument, "is substituted twice");
+    refused(named(FUNCTION, "add4_swapped.aarch64.elf"), StatusCode::Incompatible, "it is for arm_64");
+    refused(named(FUNCTION, "simple_abs.vmfb"), StatusCode::InvalidArgument, "module");
+    let lacks = Replacement::file(fixture("cts/affine.embedded.elf"));
+    let lacks = vec![Substitution::new(Selector::Name(FUNCTION.into()), lacks)];
+    refused(lacks, StatusCode::NotFound, &format!("no function '{FUNCTION}'; it has: "));
     refused(named("nothing", "add4_swapped.elf"), StatusCode::NotFound, FUNCTION);
     refused(replaced(Selector::Id(2), "add4_swapped.elf"), StatusCode::NotFound, "executable 2");
     let foreign = self::module("simple_abs.cuda");

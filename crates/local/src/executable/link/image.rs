@@ -1,0 +1,284 @@
+//! An image whose segments are added to another one: what it needs, and how its words are relocated there.
+
+use std::collections::BTreeSet;
+
+use rehal_base::{Error, Result, listed};
+
+use super::table::ElfLibrary;
+use super::view::{
+    DF_STATIC_TLS, DF_TEXTREL, DT_FLAGS, DT_INIT, DT_INIT_ARRAY, DT_INIT_ARRAYSZ, DT_NEEDED, DT_TEXTREL,
+    PF_W, PT_LOAD, PT_TLS, Relocation, Segment, Symbol, View, damaged,
+};
+
+/// Symbols that the start files of C compilers use if they are there.
+const OF_START_FILES: [&[u8]; 3] =
+    [b"__gmon_start__", b"_ITM_registerTMCloneTable", b"_ITM_deregisterTMCloneTable"];
+
+/// An image that is added.
+pub(super) struct Image<'a> {
+    pub(super) view: View<'a>,
+    pub(super) library: ElfLibrary,
+    /// What is added to each of its addresses.
+    pub(super) delta: u64,
+    /// What is written into its bytes: file offset of the image, and a value of 8 or 4 bytes.
+    pub(super) words: Vec<(u64, Vec<u8>)>,
+    /// The relocations that remain, at their new addresses.
+    pub(super) relocations: Vec<NewRelocation>,
+    /// The initializers that have to run, by their addresses in the image.
+    pub(super) initializers: Vec<u64>,
+    /// Libraries that it names.
+    pub(super) needed: Vec<Vec<u8>>,
+    pub(super) has_static_tls: bool,
+}
+
+/// A relocation of the rewritten image.
+pub(super) struct NewRelocation {
+    pub(super) offset: u64,
+    pub(super) kind: u32,
+    /// The function or the data of another library that it refers to.
+    pub(super) symbol: Option<Import>,
+    pub(super) addend: u64,
+}
+
+/// A symbol of another library.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Import {
+    pub(super) name: Vec<u8>,
+    pub(super) is_weak: bool,
+}
+
+impl<'a> Image<'a> {
+    /// Reads an image. `is_embedded` tells that only segments and relative relocations may be needed: no
+    /// other library, no thread-local data, no initializers.
+    pub(super) fn read(bytes: &'a [u8], is_embedded: bool) -> Result<Self> {
+        let view = View::read(bytes)?;
+        let library = ElfLibrary::of(&view)?;
+        let mut this = Self {
+            view,
+            library,
+            delta: 0,
+            words: Vec::new(),
+            relocations: Vec::new(),
+            initializers: Vec::new(),
+            needed: Vec::new(),
+            has_static_tls: false,
+        };
+        this.initializers = this.own_initializers()?;
+        let flags = this.view.tag(DT_FLAGS).unwrap_or(0);
+        this.has_static_tls = flags & DF_STATIC_TLS != 0;
+        for it in this.view.loads() {
+            if it.flags & PF_W != 0 && it.is_executable() {
+                return Err(Error::unimplemented("a segment is both writable and executable"));
+            }
+        }
+        if is_embedded {
+            this.check_self_contained()?;
+        } else if this.view.tag(DT_TEXTREL).is_some() || flags & DF_TEXTREL != 0 {
+            return Err(Error::unimplemented("its code is relocated").advise("compile it with -fPIC"));
+        }
+        let needed = this.view.dynamic.iter().filter(|it| !is_embedded && it.0 == DT_NEEDED);
+        let needed: Vec<_> = needed.filter_map(|it| this.view.string(it.1)).map(<[u8]>::to_vec).collect();
+        this.needed = needed;
+        Ok(this)
+    }
+
+    pub(super) fn thread_local(&self) -> Option<&Segment> {
+        self.view.headers.iter().find(|it| it.kind == PT_TLS && it.memory_size > 0)
+    }
+
+    /// Initializers, without those of the start files of C compilers, which do nothing for a kernel.
+    fn own_initializers(&self) -> Result<Vec<u64>> {
+        let view = &self.view;
+        let has_start_files = view
+            .symbols
+            .iter()
+            .any(|it| it.is_undefined() && it.is_weak() && OF_START_FILES.contains(&view.symbol_name(*it)));
+        let first = view.tag(DT_INIT).filter(|it| *it != 0 && !has_start_files);
+        let count = view.tag(DT_INIT_ARRAYSZ).unwrap_or(0) / 8;
+        let start = view.tag(DT_INIT_ARRAY).unwrap_or(0);
+        let mut all: Vec<_> = first.into_iter().collect();
+        if start > super::view::MAX_ADDRESS || count > view.bytes.len() as u64 {
+            return Err(damaged("its list of initializers is out of bounds"));
+        }
+        for index in u64::from(has_start_files)..count {
+            let it = view.pointer(start + index * 8);
+            all.push(it.ok_or_else(|| damaged("an initializer is not an address of the image"))?);
+        }
+        Ok(all)
+    }
+
+    /// Fails if the loader of embedded images cannot give it what it needs.
+    fn check_self_contained(&self) -> Result<()> {
+        let view = &self.view;
+        let is_needed = |it: &&Relocation| {
+            let symbol = view.symbols.get(it.symbol as usize).filter(|_| it.symbol != 0);
+            symbol.is_some_and(|it| it.is_undefined() && !it.is_weak())
+        };
+        let names: BTreeSet<_> = (view.relocations.iter().filter(is_needed))
+            .filter_map(|it| view.symbols.get(it.symbol as usize))
+            .map(|it| String::from_utf8_lossy(view.symbol_name(*it)).into_owned())
+            .collect();
+        let embedded = "an embedded ELF executable";
+        if !names.is_empty() {
+            return Err(Error::failed_precondition(format!(
+                "its code needs {}, and {embedded} has no libraries",
+                listed(names)
+            ))
+            .advise(
+                "define these functions in the file, or compile the program with --iree-llvmcpu-link-embedded=false, \
+                 whose executables are system libraries",
+            ));
+        }
+        if self.thread_local().is_some() {
+            return Err(Error::failed_precondition(format!(
+                "it has thread-local data, and {embedded} has none"
+            ))
+            .advise("leave out _Thread_local variables, or compile the program with --iree-llvmcpu-link-embedded=false"));
+        }
+        if !self.initializers.is_empty() {
+            return Err(Error::failed_precondition(format!(
+                "it has initializers, which are not run in {embedded}"
+            ))
+            .advise(
+                "leave out constructors, or compile the program with --iree-llvmcpu-link-embedded=false",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The largest alignment of its segments.
+    pub(super) fn alignment(&self) -> Result<u64> {
+        /// That of huge pages, the largest that linkers use.
+        const MAX_ALIGNMENT: u64 = 2 << 20;
+        let largest = self.view.loads().map(|it| it.align).max().unwrap_or(1).max(super::rewrite::PAGE);
+        match largest <= MAX_ALIGNMENT {
+            true => Ok(largest),
+            false => Err(Error::unimplemented(format!("a segment has an alignment of {largest} bytes"))),
+        }
+    }
+
+    /// Decides about all relocations, once `delta` is known.
+    pub(super) fn relocate(&mut self, is_embedded: bool) -> Result<()> {
+        let relocations = self.view.relocations.clone();
+        for it in &relocations {
+            self.relocate_one(it, is_embedded)?;
+        }
+        Ok(())
+    }
+
+    fn relocate_one(&mut self, it: &Relocation, is_embedded: bool) -> Result<()> {
+        let machine = self.view.machine;
+        let symbol = match it.symbol {
+            0 => None,
+            index => Some(*self.view.symbols.get(index as usize).ok_or_else(|| damaged("a relocation"))?),
+        };
+        let is_global = it.kind == machine.global || it.kind == machine.jump;
+        let addend = if is_global && !machine.adds_to_globals { 0 } else { it.addend };
+        match it.kind {
+            0 => Ok(()),
+            kind if kind == machine.relative => self.points(it.offset, it.addend),
+            kind if kind == machine.abs64 || is_global => match symbol {
+                None => self.write(it.offset, &addend.to_le_bytes()),
+                Some(symbol) if symbol.is_undefined() => self.import(it, symbol, addend, is_embedded),
+                Some(symbol) if symbol.is_thread_local() || symbol.is_indirect() => Err(self.unknown(it)),
+                Some(symbol) => {
+                    let value = symbol.value.wrapping_add(addend);
+                    match symbol.is_absolute() {
+                        true => self.write(it.offset, &value.to_le_bytes()),
+                        false => self.points(it.offset, value),
+                    }
+                }
+            },
+            kind if Some(kind) == machine.distance => {
+                // Both ends move by the same distance.
+                let symbol = symbol.filter(|it| !it.is_undefined() && !it.is_absolute());
+                let symbol = symbol.ok_or_else(|| self.unknown(it))?;
+                let distance = symbol.value.wrapping_add(it.addend).wrapping_sub(it.offset) as i64;
+                let distance = i32::try_from(distance).map_err(|_| damaged("a distance is too large"))?;
+                self.write(it.offset, &distance.to_le_bytes())
+            }
+            kind if kind == machine.indirect && !is_embedded => {
+                self.push(it.offset, kind, None, it.addend.wrapping_add(self.delta));
+                Ok(())
+            }
+            kind if machine.tls.contains(&kind) && !is_embedded => self.thread_local_word(it, symbol),
+            _ => Err(self.unknown(it)),
+        }
+    }
+
+    fn unknown(&self, it: &Relocation) -> Error {
+        let message = format!(
+            "it has a relocation of type {} at {:#x}, which cannot be carried over",
+            it.kind, it.offset
+        );
+        Error::unimplemented(message).advise("compile it with -fPIC, to a shared library of its own")
+    }
+
+    /// A word that gets the address of a part of the image.
+    fn points(&mut self, offset: u64, target: u64) -> Result<()> {
+        let relative = self.view.machine.relative;
+        self.push(offset, relative, None, target.wrapping_add(self.delta));
+        Ok(())
+    }
+
+    fn push(&mut self, offset: u64, kind: u32, symbol: Option<Import>, addend: u64) {
+        let offset = offset.wrapping_add(self.delta);
+        self.relocations.push(NewRelocation { offset, kind, symbol, addend });
+    }
+
+    /// A word that gets the address of what another library defines. What nothing has to define is absent
+    /// from an embedded image.
+    fn import(&mut self, it: &Relocation, symbol: Symbol, addend: u64, is_embedded: bool) -> Result<()> {
+        if is_embedded {
+            return self.write(it.offset, &addend.to_le_bytes());
+        }
+        let name = self.view.symbol_name(symbol).to_vec();
+        let kind = if it.kind == self.view.machine.jump { self.view.machine.global } else { it.kind };
+        self.push(it.offset, kind, Some(Import { name, is_weak: symbol.is_weak() }), addend);
+        Ok(())
+    }
+
+    /// A word about thread-local data of the image: that data becomes the executable's.
+    fn thread_local_word(&mut self, it: &Relocation, symbol: Option<Symbol>) -> Result<()> {
+        let [_, in_module, ..] = self.view.machine.tls;
+        if symbol.is_some_and(Symbol::is_undefined) {
+            return Err(self.unknown(it));
+        }
+        let value = symbol.map_or(0, |it| it.value).wrapping_add(it.addend);
+        match it.kind == in_module {
+            true => self.write(it.offset, &value.to_le_bytes()),
+            false => {
+                self.push(it.offset, it.kind, None, value);
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes a constant into the image.
+    fn write(&mut self, vaddr: u64, bytes: &[u8]) -> Result<()> {
+        match self.view.file_offset(vaddr, bytes.len() as u64) {
+            Some(offset) => self.words.push((offset, bytes.to_vec())),
+            // Zeroed memory.
+            None if bytes.iter().all(|it| *it == 0) => {}
+            None => return Err(damaged("a relocation is outside of its segments")),
+        }
+        Ok(())
+    }
+
+    /// The segments at their new addresses, with the bytes that the file has of them.
+    pub(super) fn segments(&self, page: u64) -> Vec<(Segment, Vec<u8>)> {
+        let place = |it: &Segment| {
+            let start = it.offset as usize;
+            let mut bytes = self.view.bytes[start..start + it.file_size as usize].to_vec();
+            for (offset, word) in &self.words {
+                let at = offset.checked_sub(it.offset).map(|it| it as usize);
+                if let Some(target) = at.and_then(|at| bytes.get_mut(at..at + word.len())) {
+                    target.copy_from_slice(word);
+                }
+            }
+            let segment = Segment { vaddr: it.vaddr + self.delta, align: it.align.max(page), ..*it };
+            (segment, bytes)
+        };
+        self.view.loads().filter(|it| it.kind == PT_LOAD && it.memory_size > 0).map(place).collect()
+    }
+}

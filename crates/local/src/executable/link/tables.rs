@@ -1,0 +1,252 @@
+//! The segment of a rewritten image that has its tables: program headers, dynamic section, relocations, and
+//! what else had to become longer. The old tables stay where they are, without use.
+
+use std::collections::BTreeMap;
+
+use rehal_base::{Error, Result};
+
+use super::image::{Import, NewRelocation};
+use super::table::NOTE_OWNER;
+use super::view::{
+    DF_STATIC_TLS, DT_FLAGS, DT_HASH, DT_INIT_ARRAY, DT_INIT_ARRAYSZ, DT_NEEDED, DT_RELA, DT_RELAENT,
+    DT_RELASZ, DT_STRSZ, DT_STRTAB, DT_SYMTAB, DT_VERSYM, DYN_BYTES, PF_R, PF_W, PHDR_BYTES, PT_DYNAMIC,
+    PT_LOAD, PT_NOTE, PT_PHDR, RELA_BYTES, SYM_BYTES, Segment, View, damaged, word32,
+};
+
+/// What the tables say besides what they said before.
+#[derive(Default)]
+pub(super) struct Contents {
+    /// Program headers that follow the old ones.
+    pub(super) segments: Vec<Segment>,
+    /// The old table of relocations, with other addends.
+    pub(super) own_relocations: Vec<u8>,
+    pub(super) relocations: Vec<NewRelocation>,
+    /// All initializers, if there are more than before.
+    pub(super) initializers: Vec<u64>,
+    /// Libraries to load.
+    pub(super) needed: Vec<Vec<u8>>,
+    pub(super) has_static_tls: bool,
+    /// The names of imports of the library, if there are more than before.
+    pub(super) import_names: Vec<u64>,
+    /// Where the library points to them.
+    pub(super) import_names_at: u64,
+    /// What the note says.
+    pub(super) note: String,
+}
+
+/// The segment, and where the file header finds the program headers.
+pub(super) struct Tables {
+    pub(super) segment: Segment,
+    pub(super) bytes: Vec<u8>,
+    pub(super) header_count: u16,
+}
+
+/// Bytes at addresses from a start on.
+struct Place {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Place {
+    /// The address of bytes that are added.
+    fn add(&mut self, bytes: &[u8]) -> u64 {
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        let at = self.start + self.bytes.len() as u64;
+        self.bytes.extend(bytes);
+        at
+    }
+}
+
+/// Makes the tables, for an address and a place in the file. `is_note` tells which of the old headers are
+/// notes that are replaced.
+pub(super) fn build(
+    view: &View<'_>,
+    mut contents: Contents,
+    vaddr: u64,
+    offset: u64,
+    page: u64,
+    is_note: &dyn Fn(&Segment) -> bool,
+) -> Result<Tables> {
+    let kept: Vec<_> = view.headers.iter().filter(|it| !is_note(it)).copied().collect();
+    // One for the tables and one for the note.
+    let header_count = kept.len() + contents.segments.len() + 2;
+    let header_count = u16::try_from(header_count).ok().filter(|it| *it < u16::MAX);
+    let header_count = header_count.ok_or_else(|| Error::unimplemented("the image has too many segments"))?;
+    let mut place = Place { start: vaddr, bytes: vec![0; usize::from(header_count) * PHDR_BYTES] };
+    let mut dynamic = Dynamic { entries: view.dynamic.clone() };
+    let symbols = add_symbols(view, &contents, &mut place, &mut dynamic)?;
+    let relative = view.machine.relative;
+    let mut points = |place: &mut Place, targets: &[u64]| {
+        let at = place.add(&vec![0; targets.len() * 8]);
+        for (index, target) in (0..).zip(targets) {
+            let offset = at + index * 8;
+            contents.relocations.push(NewRelocation {
+                offset,
+                kind: relative,
+                symbol: None,
+                addend: *target,
+            });
+        }
+        at
+    };
+    if !contents.initializers.is_empty() {
+        let at = points(&mut place, &contents.initializers);
+        dynamic.set(DT_INIT_ARRAY, at);
+        dynamic.set(DT_INIT_ARRAYSZ, contents.initializers.len() as u64 * 8);
+    }
+    if !contents.import_names.is_empty() {
+        let names = points(&mut place, &contents.import_names);
+        let offset = contents.import_names_at;
+        contents.relocations.push(NewRelocation { offset, kind: relative, symbol: None, addend: names });
+    }
+    let mut relocations = contents.own_relocations;
+    for it in &contents.relocations {
+        let symbol = it.symbol.as_ref().map_or(0, |it| symbols.get(it).copied().unwrap_or(0));
+        relocations.extend(it.offset.to_le_bytes());
+        relocations.extend(it.kind.to_le_bytes());
+        relocations.extend(symbol.to_le_bytes());
+        relocations.extend(it.addend.to_le_bytes());
+    }
+    dynamic.set(DT_RELA, place.add(&relocations));
+    dynamic.set(DT_RELASZ, relocations.len() as u64);
+    dynamic.set(DT_RELAENT, RELA_BYTES as u64);
+    if contents.has_static_tls {
+        dynamic.set(DT_FLAGS, view.tag(DT_FLAGS).unwrap_or(0) | DF_STATIC_TLS);
+    }
+    let note = note(&contents.note);
+    let note_at = place.add(&note);
+    let dynamic_bytes = dynamic.bytes();
+    let dynamic_at = place.add(&dynamic_bytes);
+    let size = place.bytes.len() as u64;
+    let part = |kind: u32, flags: u32, at: u64, bytes: u64, align: u64| Segment {
+        kind,
+        flags,
+        offset: offset + (at - vaddr),
+        vaddr: at,
+        file_size: bytes,
+        memory_size: bytes,
+        align,
+    };
+    // The system's loader writes into the dynamic section.
+    let segment = part(PT_LOAD, PF_R | PF_W, vaddr, size, page);
+    let mut headers = Vec::new();
+    for it in &kept {
+        let it = match it.kind {
+            PT_PHDR => part(PT_PHDR, it.flags, vaddr, u64::from(header_count) * PHDR_BYTES as u64, 8),
+            PT_DYNAMIC => part(PT_DYNAMIC, PF_R | PF_W, dynamic_at, dynamic_bytes.len() as u64, 8),
+            _ => *it,
+        };
+        it.write(&mut headers);
+    }
+    contents.segments.iter().for_each(|it| it.write(&mut headers));
+    segment.write(&mut headers);
+    part(PT_NOTE, PF_R, note_at, note.len() as u64, 4).write(&mut headers);
+    place.bytes[..headers.len()].copy_from_slice(&headers);
+    Ok(Tables { segment, bytes: place.bytes, header_count })
+}
+
+/// The entries of a dynamic section.
+struct Dynamic {
+    entries: Vec<(u64, u64)>,
+}
+
+impl Dynamic {
+    fn set(&mut self, tag: u64, value: u64) {
+        match self.entries.iter_mut().find(|it| it.0 == tag) {
+            Some(entry) => entry.1 = value,
+            None => self.entries.push((tag, value)),
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let end = [(0, 0)];
+        let words = self.entries.iter().chain(&end).flat_map(|it| [it.0, it.1]);
+        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        debug_assert_eq!(bytes.len() % DYN_BYTES, 0);
+        bytes
+    }
+}
+
+/// Adds imports from other libraries to the tables of symbols and strings, and libraries to load. Returns the
+/// index of each import.
+fn add_symbols(
+    view: &View<'_>,
+    contents: &Contents,
+    place: &mut Place,
+    dynamic: &mut Dynamic,
+) -> Result<BTreeMap<Import, u32>> {
+    let mut indices = BTreeMap::new();
+    for (index, symbol) in (0..).zip(&view.symbols).skip(1).filter(|(_, it)| it.is_undefined()) {
+        let name = view.symbol_name(*symbol).to_vec();
+        indices.insert(Import { name, is_weak: symbol.is_weak() }, index);
+    }
+    let loaded =
+        |name: &[u8]| view.dynamic.iter().any(|it| it.0 == DT_NEEDED && view.string(it.1) == Some(name));
+    let needed: Vec<_> = contents.needed.iter().filter(|it| !loaded(it)).collect();
+    let imports: Vec<_> = contents.relocations.iter().filter_map(|it| it.symbol.clone()).collect();
+    if needed.is_empty() && imports.iter().all(|it| indices.contains_key(it)) {
+        return Ok(indices);
+    }
+    let (_, strings) = view.table(DT_STRTAB, DT_STRSZ)?;
+    let mut strings = strings.to_vec();
+    let mut add_string = |text: &[u8]| {
+        let at = strings.len() as u32;
+        strings.extend(text);
+        strings.push(0);
+        at
+    };
+    // They come before the other entries, in whose order libraries are searched.
+    let entries: Vec<_> = needed.iter().map(|it| (DT_NEEDED, u64::from(add_string(it)))).collect();
+    let first = dynamic.entries.iter().rposition(|it| it.0 == DT_NEEDED).map_or(0, |it| it + 1);
+    dynamic.entries.splice(first..first, entries);
+    let old = view.symbols.len();
+    let start = view.tag(DT_SYMTAB).unwrap_or(0);
+    let table = view.memory(start, (old * SYM_BYTES) as u64);
+    let mut table = table.ok_or_else(|| damaged("its table of symbols is out of bounds"))?.to_vec();
+    for import in imports {
+        let next = (table.len() / SYM_BYTES) as u32;
+        if indices.contains_key(&import) {
+            continue;
+        }
+        // Global or weak, without a type, undefined.
+        let info = if import.is_weak { 0x20 } else { 0x10 };
+        table.extend(add_string(&import.name).to_le_bytes());
+        table.extend([info, 0, 0, 0]);
+        table.extend([0; 16]);
+        indices.insert(import, next);
+    }
+    let count = (table.len() / SYM_BYTES) as u32;
+    let added = count as usize - old;
+    if let Some(versions) = view.tag(DT_VERSYM) {
+        let versions = view.memory(versions, old as u64 * 2);
+        let mut versions = versions.ok_or_else(|| damaged("its versions are out of bounds"))?.to_vec();
+        // Global, without a version.
+        (0..added).for_each(|_| versions.extend(1u16.to_le_bytes()));
+        dynamic.set(DT_VERSYM, place.add(&versions));
+    }
+    if let Some(hashes) = view.tag(DT_HASH) {
+        let buckets = view.memory(hashes, 8).map_or(0, |it| word32(it, 0));
+        let length = (2 + u64::from(buckets) + old as u64) * 4;
+        let hashes = view.memory(hashes, length);
+        let mut hashes = hashes.ok_or_else(|| damaged("its table of hashes is out of bounds"))?.to_vec();
+        hashes[4..8].copy_from_slice(&count.to_le_bytes());
+        // No name leads to what is not defined.
+        hashes.resize(hashes.len() + added * 4, 0);
+        dynamic.set(DT_HASH, place.add(&hashes));
+    }
+    dynamic.set(DT_SYMTAB, place.add(&table));
+    dynamic.set(DT_STRTAB, place.add(&strings));
+    dynamic.set(DT_STRSZ, strings.len() as u64);
+    Ok(indices)
+}
+
+fn note(text: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for number in [6, text.len() as u32, 1] {
+        out.extend(number.to_le_bytes());
+    }
+    out.extend(NOTE_OWNER);
+    out.extend(text.as_bytes());
+    out.resize(out.len().next_multiple_of(4), 0);
+    out
+}
