@@ -1,7 +1,8 @@
 //! `cargo xtask api`: the public API of the crate `rehal`, compared with the list that is checked in.
 //!
 //! The crate re-exports what other crates define, so the list has the items of these under the names of the
-//! face. They come from rustdoc's JSON, which the stable toolchain writes with RUSTC_BOOTSTRAP: only
+//! face. Everything that they mention is one of them, so that a program can name what it is given and find
+//! its page. They come from rustdoc's JSON, which the stable toolchain writes with RUSTC_BOOTSTRAP: only
 //! rustdoc has it, so that nothing is built twice.
 
 use crate::{Outcome, root, run};
@@ -68,6 +69,7 @@ fn list() -> Result<String> {
         }
     }
     let mut text = String::new();
+    let mut unnamed = BTreeMap::new();
     // What it defines itself; exports follow.
     for line in items["rehal"].iter().filter(|line| !line.starts_with("pub use ")) {
         text += &format!("{line}\n");
@@ -77,9 +79,38 @@ fn list() -> Result<String> {
         if lines.is_empty() {
             return Err(format!("{} has no public item {}", export.origin, export.leaf).into());
         }
+        // An `impl` says which traits it has, also those of other crates of the workspace.
+        for line in lines.iter().filter(|line| !line.starts_with("impl")) {
+            for path in mentioned(line).filter(|path| !is_exported(path, &exports)) {
+                unnamed.entry(path.to_owned()).or_insert_with(|| line.clone());
+            }
+        }
         text += &format!("\n{}\n", lines.join("\n"));
     }
-    Ok(text)
+    if unnamed.is_empty() {
+        return Ok(text);
+    }
+    let unnamed: Vec<_> = unnamed.iter().map(|(path, line)| format!("{path}\n  in {line}")).collect();
+    Err(format!(
+        "{}\n{} types of the API cannot be named: export them, or hide the functions that only drivers need",
+        unnamed.join("\n"),
+        unnamed.len()
+    )
+    .into())
+}
+
+/// The paths of items of other crates in a line.
+fn mentioned(line: &str) -> impl Iterator<Item = &str> {
+    let is_path = |it: char| it.is_alphanumeric() || it == '_' || it == ':';
+    line.split(move |it| !is_path(it))
+        .filter(|it| it.starts_with("rehal_"))
+        .map(|it| it.trim_end_matches(':'))
+}
+
+/// Whether the face has the item, under any name.
+fn is_exported(path: &str, exports: &[Export]) -> bool {
+    let (origin, _) = path.split_once("::").unwrap_or((path, ""));
+    exports.iter().any(|it| it.origin == origin && it.leaf == last(path))
 }
 
 /// Writes the JSON of the documentation of all crates. Returns its directory.
@@ -188,7 +219,7 @@ fn last(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Export, changes, lines_of};
+    use super::{Export, changes, is_exported, lines_of, mentioned};
 
     #[test]
     fn items_are_listed_under_the_name_of_the_face() {
@@ -212,6 +243,19 @@ mod tests {
         assert_eq!(lines_of(&export, &items), expected);
         let missing = Export { leaf: "None".into(), ..export };
         assert!(lines_of(&missing, &items).is_empty());
+    }
+
+    #[test]
+    fn types_that_cannot_be_named_are_found() {
+        let line = "pub fn rehal::Plan::run(&self, &rehal_a::one::Plan, rehal_b::Plan) -> rehal_a::Result<rehal_a::Live<'_>>";
+        let export = |leaf: &str| Export {
+            name: format!("rehal::{leaf}"),
+            origin: "rehal_a".into(),
+            leaf: leaf.into(),
+        };
+        let exports = [export("Plan"), export("Result")];
+        let unnamed: Vec<_> = mentioned(line).filter(|path| !is_exported(path, &exports)).collect();
+        assert_eq!(unnamed, ["rehal_b::Plan", "rehal_a::Live"]);
     }
 
     #[test]

@@ -178,6 +178,7 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
+#[doc(hidden)]
 impl From<FormatError> for Error {
     fn from(error: FormatError) -> Self {
         let place = error.place();

@@ -27,6 +27,7 @@ impl CaptureBytes {
     }
 
     /// Opens the bytes as a capture: see [`Capture::open`].
+    #[doc(hidden)]
     pub fn open(&self, options: OpenOptions) -> std::result::Result<Capture<'_>, FormatError> {
         match &self.owner {
             Owner::File(file) => Capture::open_mapped(file, options),
@@ -71,6 +72,7 @@ impl CaptureBytes {
     }
 
     /// The mapped file; `None` for bytes in memory.
+    #[doc(hidden)]
     pub fn file(&self) -> Option<&MappedFile> {
         match &self.owner {
             Owner::File(file) => Some(file),
@@ -98,12 +100,14 @@ impl From<Owner> for CaptureBytes {
     }
 }
 
+#[doc(hidden)]
 impl From<MappedFile> for CaptureBytes {
     fn from(file: MappedFile) -> Self {
         Owner::File(Arc::new(file)).into()
     }
 }
 
+#[doc(hidden)]
 impl From<Arc<MappedFile>> for CaptureBytes {
     fn from(file: Arc<MappedFile>) -> Self {
         Owner::File(file).into()

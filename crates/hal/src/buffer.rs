@@ -153,12 +153,14 @@ type Import = Arc<dyn Any + Send + Sync>;
 impl Buffer {
     /// A buffer of `size` bytes with the granted `params`, for drivers.
     #[inline]
+    #[doc(hidden)]
     pub fn new(params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
         Self::identified(LazyId::default(), params, size, backend)
     }
 
     /// As [`Buffer::new`], with an id of [`Buffer::next_id`], or of the buffer that the backend decorates.
     #[inline]
+    #[doc(hidden)]
     pub fn with_id(id: u64, params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
         Self::identified(LazyId::from_id(id), params, size, backend)
     }
@@ -240,6 +242,7 @@ impl Buffer {
     }
 
     /// The backend.
+    #[doc(hidden)]
     pub fn backend(&self) -> &dyn BufferBackend {
         &self.allocation.backend
     }

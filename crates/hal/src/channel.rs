@@ -33,11 +33,13 @@ pub struct Channel(Arc<dyn ChannelBackend>);
 
 impl Channel {
     /// A channel over a driver's backend.
+    #[doc(hidden)]
     pub fn new(backend: impl ChannelBackend + 'static) -> Self {
         Self(Arc::new(backend))
     }
 
     /// The backend.
+    #[doc(hidden)]
     pub fn backend(&self) -> &dyn ChannelBackend {
         &*self.0
     }

@@ -95,12 +95,14 @@ const READY: u8 = 2;
 
 impl CommandBuffer {
     /// A command buffer over a driver's backend.
+    #[doc(hidden)]
     pub fn new(params: CommandBufferParams, backend: impl CommandBufferBackend + 'static) -> Self {
         static LAST_ID: AtomicU64 = AtomicU64::new(0);
         Self::identified(Identity::new(&LAST_ID), params, backend)
     }
 
     /// As [`CommandBuffer::new`], with the id of the command buffer that the backend decorates.
+    #[doc(hidden)]
     pub fn with_id(
         id: u64,
         params: CommandBufferParams,
@@ -144,6 +146,7 @@ impl CommandBuffer {
     }
 
     /// The backend.
+    #[doc(hidden)]
     pub fn backend(&self) -> &dyn CommandBufferBackend {
         &self.0.backend
     }
@@ -163,6 +166,7 @@ impl CommandBuffer {
 
     /// Records a command. Fails if recording is not active, the command's category is not allowed, or a
     /// range, a slot, a size or a usage is invalid.
+    #[doc(hidden)]
     pub fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
         self.require_state(RECORDING, "record")?;
         self.check(command).inspect_err(|error| self.0.backend.refused(command, error))?;

@@ -193,11 +193,13 @@ pub struct Device(Arc<dyn DeviceBackend>);
 
 impl Device {
     /// A device over a driver's backend.
+    #[doc(hidden)]
     pub fn new(backend: impl DeviceBackend + 'static) -> Self {
         Self(Arc::new(backend))
     }
 
     /// The backend.
+    #[doc(hidden)]
     pub fn backend(&self) -> &dyn DeviceBackend {
         &*self.0
     }
@@ -277,6 +279,7 @@ impl Device {
     }
 
     /// See [`DeviceBackend::create_channel`].
+    #[doc(hidden)]
     pub fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
         self.0.create_channel(affinity, params)
     }
@@ -322,6 +325,7 @@ impl Device {
     }
 
     /// See [`DeviceBackend::begin_profiling`].
+    #[doc(hidden)]
     pub fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
         self.0.begin_profiling(request)
     }

@@ -79,6 +79,7 @@ pub struct Driver(Arc<dyn DriverBackend>);
 
 impl Driver {
     /// A driver over its backend.
+    #[doc(hidden)]
     pub fn new(backend: impl DriverBackend + 'static) -> Self {
         Self(Arc::new(backend))
     }
@@ -99,6 +100,7 @@ impl Driver {
     }
 
     /// The backend.
+    #[doc(hidden)]
     pub fn backend(&self) -> &dyn DriverBackend {
         &*self.0
     }

@@ -10,11 +10,13 @@ pub struct Event(Arc<dyn EventBackend>);
 
 impl Event {
     /// An event over a driver's backend.
+    #[doc(hidden)]
     pub fn new(backend: impl EventBackend + 'static) -> Self {
         Self(Arc::new(backend))
     }
 
     /// The backend.
+    #[doc(hidden)]
     pub fn backend(&self) -> &dyn EventBackend {
         &*self.0
     }

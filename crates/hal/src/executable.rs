@@ -137,12 +137,14 @@ struct Shared<B: ?Sized> {
 
 impl Executable {
     /// An executable over a driver's backend.
+    #[doc(hidden)]
     pub fn new(backend: impl ExecutableBackend + 'static) -> Self {
         static LAST_ID: AtomicU64 = AtomicU64::new(0);
         Self(Arc::new(Shared { identity: Identity::new(&LAST_ID), backend }))
     }
 
     /// As [`Executable::new`], with the id of the executable that the backend decorates.
+    #[doc(hidden)]
     pub fn with_id(id: u64, backend: impl ExecutableBackend + 'static) -> Self {
         Self(Arc::new(Shared { identity: Identity::from_id(id), backend }))
     }
@@ -157,6 +159,7 @@ impl Executable {
     }
 
     /// The backend.
+    #[doc(hidden)]
     pub fn backend(&self) -> &dyn ExecutableBackend {
         &self.0.backend
     }

@@ -26,6 +26,7 @@ struct Shared<B: ?Sized> {
 
 impl File {
     /// A file of `length` bytes over a driver's backend.
+    #[doc(hidden)]
     pub fn new(access: MemoryAccess, length: u64, backend: impl FileBackend + 'static) -> Self {
         Self(Arc::new(Shared { access, length, backend }))
     }
@@ -41,6 +42,7 @@ impl File {
     }
 
     /// The backend.
+    #[doc(hidden)]
     pub fn backend(&self) -> &dyn FileBackend {
         &self.0.backend
     }

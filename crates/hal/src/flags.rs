@@ -141,3 +141,8 @@ pub const QUEUE_AFFINITY_ANY: QueueAffinity = u64::MAX;
 
 /// A length that means "to the end of the buffer" (source: `IREE_HAL_WHOLE_BUFFER`).
 pub const WHOLE_BUFFER: u64 = u64::MAX;
+
+impl BufferUsage {
+    /// Source and target of transfers.
+    pub const TRANSFER: Self = Self::TRANSFER_SOURCE.union(Self::TRANSFER_TARGET);
+}

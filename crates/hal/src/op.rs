@@ -278,6 +278,7 @@ impl<'a> From<&'a Buffer> for BufferRef<&'a Buffer> {
 
 impl<N: Names> Dispatch<N> {
     /// The same dispatch under other names.
+    #[doc(hidden)]
     pub fn rename<T: Names, R: Rename<N, T>>(&self, names: &mut R) -> Result<Dispatch<T>> {
         let (executable, function) = names.function(self.executable, self.function)?;
         Ok(Dispatch {

@@ -25,6 +25,7 @@ pub struct OptionSet(Vec<Arc<dyn Any + Send + Sync>>);
 
 impl OptionSet {
     /// Adds `options`, replacing a value of the same type.
+    #[doc(hidden)]
     pub fn with<T: DeviceOptions>(mut self, options: T) -> Self {
         self.0.retain(|held| !held.is::<T>());
         self.0.push(Arc::new(options));
@@ -32,6 +33,7 @@ impl OptionSet {
     }
 
     /// Changes the options of one type.
+    #[doc(hidden)]
     pub fn update<T: DeviceOptions>(&mut self, change: impl FnOnce(&mut T)) {
         let mut options: T = self.get();
         change(&mut options);
@@ -39,6 +41,7 @@ impl OptionSet {
     }
 
     /// The options of this type, or the default if the set has none.
+    #[doc(hidden)]
     pub fn get<T: DeviceOptions>(&self) -> T {
         self.0.iter().find_map(|held| held.downcast_ref()).cloned().unwrap_or_default()
     }

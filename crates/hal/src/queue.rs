@@ -146,6 +146,7 @@ impl<'a> Queue<'a> {
     }
 
     /// Submits any operation; returns the buffer of an alloca.
+    #[doc(hidden)]
     pub fn submit(self, op: QueueOp<Live<'_>>) -> Result<Option<Buffer>> {
         self.issue(op.reborrow()?)
     }

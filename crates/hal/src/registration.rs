@@ -26,6 +26,7 @@ struct Entry {
 
 impl Registration {
     /// The registration of a callback for `value`, identified by `key` in `registry`.
+    #[doc(hidden)]
     pub fn new(registry: Weak<dyn CallbackRegistry>, value: u64, key: u64) -> Self {
         Self { entries: SmallVec::from_buf([Entry { registry, value, key }]) }
     }

@@ -51,6 +51,7 @@ struct Shared<B: ?Sized> {
 impl Semaphore {
     /// A semaphore over a driver's backend.
     #[inline]
+    #[doc(hidden)]
     pub fn new(backend: impl SemaphoreBackend + 'static) -> Self {
         Self(Arc::new(Shared { id: LazyId::default(), backend }))
     }
@@ -62,6 +63,7 @@ impl Semaphore {
     }
 
     /// The backend.
+    #[doc(hidden)]
     pub fn backend(&self) -> &dyn SemaphoreBackend {
         &self.0.backend
     }

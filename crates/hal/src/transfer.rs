@@ -179,7 +179,7 @@ impl<'d> Staging<'d> {
     /// The parameters of the buffer.
     fn params(affinity: QueueAffinity) -> BufferParams {
         BufferParams {
-            usage: BufferUsage::TRANSFER_SOURCE | BufferUsage::TRANSFER_TARGET | BufferUsage::MAPPING_SCOPED,
+            usage: BufferUsage::TRANSFER | BufferUsage::MAPPING_SCOPED,
             access: MemoryAccess::READ | MemoryAccess::WRITE | MemoryAccess::DISCARD,
             memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
             affinity,

@@ -19,4 +19,11 @@
 //! # }
 //! ```
 
-pub use rehal_session::{CaptureFile, CaptureOptions, Format, RecordFilter, RecordTable, Records, Survey};
+pub use rehal_session::{
+    CaptureBytes, CaptureDiff, CaptureFile, CaptureOptions, ChangeKind, ChecksumState, Damage,
+    DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, DispatchRow, DumpError, ElementDifference,
+    ElementDifferences, ExecutableChange, ExecutableSurvey, ExternalFile, FailedOperation, FieldChange,
+    FieldName, FieldValue, FileState, Format, FunctionChange, FunctionSurvey, Histogram, HistogramBin,
+    ObjectKind, Occurrence, OperationChange, Progress, RecordFilter, RecordKind, RecordRow, RecordTable,
+    Records, ScopeChange, ScopePath, ScopeSurvey, Survey, SurveyedBytes, Tear, TextColumn, Verdict, Version,
+};

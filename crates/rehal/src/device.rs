@@ -20,7 +20,14 @@
 //! ```
 
 pub use rehal_session::hal::{
-    Buffer, BufferParams, BufferRef, CommandBuffer, CommandBufferParams, Dispatch, Event, Executable, File,
-    MemoryAccess, QUEUE_AFFINITY_ANY, Queue, Semaphore, Timepoint, WHOLE_BUFFER, transfer,
+    AccessScope, Binding, Buffer, BufferBarrier, BufferParams, BufferRef, BufferUsage, Channel,
+    CommandBuffer, CommandBufferMode, CommandBufferParams, CommandCategories, DeviceDescription, DeviceInfo,
+    DeviceSection, Dispatch, DispatchFlags, Driver, DriverRegistry, Event, Executable, ExecutableFormat,
+    File, FunctionInfo, FunctionParameter, HeapStatistics, HostCall, HostCallFlags, HostCallFn, HostFile,
+    Live, Mapping, MemoryAccess, MemoryBarrier, MemoryStatistics, MemoryType, Names, OptionSet,
+    QUEUE_AFFINITY_ANY, Queue, QueueAffinity, Registration, Semaphore, SemaphoreFlags, Timepoint,
+    WHOLE_BUFFER, WaitCallback, WorkgroupCount, transfer,
 };
-pub use rehal_session::{Device, DeviceGroup, DeviceOptions, DeviceSpec, HostMemory, Range, drivers};
+pub use rehal_session::{
+    Device, DeviceGroup, DeviceOptions, DeviceSpec, HostMemory, NamedPath, Range, drivers,
+};

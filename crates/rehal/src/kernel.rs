@@ -25,5 +25,7 @@
 //! ```
 
 pub use rehal_session::{
-    Cut, EntryPoint, ExecutableSource, KernelOptions, Kernels, LoadOptions, LoadedExecutable, SliceOptions,
+    ComparedShape, Cut, EntryPoint, ExecutableSource, Interval, Kernel, KernelBinding, KernelOptions,
+    KernelTimes, Kernels, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable, Slice,
+    SliceCheck, SliceOptions, SlicedRead,
 };

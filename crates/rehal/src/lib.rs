@@ -80,7 +80,7 @@ pub mod program;
 pub mod record;
 pub mod replay;
 
-pub use rehal_session::{Advice, Error, Remedy, Result, StatusCode};
+pub use rehal_session::{Advice, Error, FileKind, Remedy, Result, StatusCode};
 
 /// The version of this crate.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

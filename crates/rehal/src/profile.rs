@@ -27,5 +27,7 @@
 //! ```
 
 pub use rehal_session::{
-    ProfileData, ProfileFile, Profiling, ProfilingOptions, Report, ReportFormat, ReportOptions,
+    DispatchTimes, FunctionTimes, ProfileData, ProfileFile, ProfileFilter, ProfileTear, ProfiledRecords,
+    Profiling, ProfilingOptions, Report, ReportFormat, ReportOptions, RequestedData, TimedBy,
+    TimelineSummary,
 };

@@ -28,7 +28,9 @@
 //! # }
 //! ```
 
+pub use rehal_session::vm::Ref;
 pub use rehal_session::{
-    ElementType, Function, MappedValue, ModuleSource, ParameterFile, PendingCall, Program, ProgramOptions,
-    TensorType, Value, ValueText, type_of_value,
+    ElementType, ExternalFiles, FileMode, Function, MappedValue, ModuleMode, ModuleSource, Numerical,
+    ParameterFile, ParameterOptions, PendingCall, Program, ProgramModule, ProgramOptions, TensorType,
+    TextSink, Value, ValueKind, ValueText, type_of_value,
 };

@@ -30,4 +30,7 @@
 //! # }
 //! ```
 
-pub use rehal_session::{FilePolicy, FileValidation, RecordOptions, Recorder, RecordingOptions};
+pub use rehal_session::{
+    CaptureSink, ElementTypeRule, FilePolicy, FileValidation, LedgerRecording, OpenScope, RecordOptions,
+    Recorder, RecordingOptions,
+};

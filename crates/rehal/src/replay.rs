@@ -49,8 +49,12 @@
 //! # }
 //! ```
 
+pub use rehal_session::hal::profile::QueueOpKind;
 pub use rehal_session::{
-    AccessedRange, Candidate, ExecutableRecord, FastForward, FileRemap, FileWrites, HostRead, HostReadLog,
-    Observer, Operation, Plan, RecordLocation, Replacement, Replay, ReplayOptions, ReplayOrder, Scope,
-    Substitute,
+    AccessKind, AccessedRange, Candidate, Code, DispatchOperation, ExecutableCode, ExecutableRecord,
+    FastForward, FileContents, FileIdentity, FileRecord, FileRemap, FileSource, FileWrites, FindWritten,
+    HostRead, HostReadLog, Incomplete, LiveBuffers, Observer, Operation, Overlap, Plan, PlanOptions,
+    PlannedBinding, PlannedDispatch, Race, RaceOperation, RaceOptions, Races, RecordLocation, Replacement,
+    Replay, ReplayOptions, ReplayOrder, Scope, Selector, Substitute, Substitution, Validation,
+    WorkgroupSchedule, WrittenBindings,
 };

@@ -58,6 +58,38 @@ fn objects_may_be_sent_and_some_shared() {
     sent::<Records<'_>>();
 }
 
+/// What a program keeps in its own structs has a name: `cargo xtask api` checks that all types have.
+#[test]
+fn parts_of_results_are_kept() {
+    struct Kept {
+        kernel: rehal::kernel::Kernel,
+        verdict: rehal::capture::Verdict,
+        functions: Vec<rehal::device::FunctionInfo>,
+    }
+    fn row(records: &mut Records<'_>) -> rehal::Result<Option<rehal::capture::RecordKind>> {
+        let row: Option<rehal::capture::RecordRow<'_>> = records.next().transpose()?;
+        assert!(row.is_some());
+        Ok(None)
+    }
+    let capture = capture("add4.add.local-sync");
+    let devices = DeviceOptions::default().open().unwrap();
+    let plan = capture.plan().unwrap();
+    let kernels = rehal::kernel::Kernels::from_plan(&plan, &rehal::kernel::KernelOptions::default()).unwrap();
+    let kept = Kept {
+        kernel: kernels.kernels[0].clone(),
+        verdict: capture.verdict(&devices, &[]),
+        functions: Vec::new(),
+    };
+    assert!(kept.verdict.is_replayable() && kept.functions.is_empty() && !kept.kernel.name.is_empty());
+    assert!(row(&mut capture.records(&RecordFilter::default()).unwrap()).unwrap().is_none());
+    let mut params = rehal::device::BufferParams::default().mappable();
+    params.usage |= rehal::device::BufferUsage::TRANSFER;
+    let semaphore: rehal::device::SemaphoreFlags = rehal::device::SemaphoreFlags::default();
+    let device = &devices.devices()[0];
+    assert!(device.allocate_buffer(params, 4).unwrap().params().usage.contains(params.usage));
+    assert_eq!(device.create_semaphore(0b1, 7, semaphore).unwrap().query().unwrap(), 7);
+}
+
 #[test]
 fn columns_have_what_rows_have() {
     /// The text of a row in a column.

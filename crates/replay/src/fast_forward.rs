@@ -133,6 +133,7 @@ impl FastForward {
     ///
     /// What it changes of bytes that are not restored stays, and is to be undone before
     /// [`FastForward::repeat`] or [`FastForward::check_unchanged`].
+    #[doc(hidden)]
     pub fn vary(
         &mut self,
         bytes: VariedBytes,
@@ -179,6 +180,7 @@ impl FastForward {
 
     /// [`FastForward::repeat`] after [`FastForward::vary`]: host reads may differ from those of the first
     /// pass.
+    #[doc(hidden)]
     pub fn repeat_varied(&mut self, observers: &mut [&mut dyn Observer]) -> Result<()> {
         let state = self.take_restored()?;
         self.run(state, observers, &mut FirstReads::default())

@@ -166,6 +166,7 @@ impl Plan {
     ///
     /// `written` tells which bindings the functions of an executable may write, if its format says so; see
     /// [`Plan::races`] for executables of which nothing is known.
+    #[doc(hidden)]
     pub fn races_with(
         &self,
         options: RaceOptions,

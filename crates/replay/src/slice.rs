@@ -84,6 +84,7 @@ pub struct SliceOptions {
     /// Leaves out the pages of bindings that the work does not access, which a replay of the slice then finds
     /// as new memory has them: usually zeros. Not if the work is not performed by itself, nor of buffers that
     /// cannot be watched. `None` keeps all that is bound to what kernels read.
+    #[doc(hidden)]
     pub watch: Option<WatchBuffer>,
 }
 
@@ -179,6 +180,7 @@ impl Replay {
 
     /// Writes slices of dispatches, each with its record and occurrence, in a single replay up to the last of
     /// them, which other observers also see. They arrive in the order of the replay.
+    #[doc(hidden)]
     pub fn slices<S: SliceSet>(
         &self,
         dispatches: &[(u32, u64)],
@@ -201,6 +203,7 @@ impl Replay {
     /// buffers, which are named by their captured ids, in order and without overlap. `None` if the device
     /// cannot tell, or if the dispatch does not write the same bytes by itself. Dispatches are named by
     /// record and occurrence. Replays once, up to the last of them, which other observers also see.
+    #[doc(hidden)]
     pub fn accessed_pages(
         &self,
         dispatches: &[(u32, u64)],

@@ -29,6 +29,7 @@ pub struct PlannedTransfer {
 impl Plan {
     /// Calls `visit` with the fills, updates, copies and reads of files that differ, in the order in which a
     /// run first performs them. Executions of a command buffer with equal binding tables do not differ.
+    #[doc(hidden)]
     pub fn distinct_transfers(&self, mut visit: impl FnMut(&PlannedTransfer)) {
         let footprints = Footprints::new(self, 0);
         let commands = self.commands_by_buffer();

@@ -88,6 +88,7 @@ impl Plan {
     }
 
     /// Calls `visit` with the results that observers of a run see, in their order.
+    #[doc(hidden)]
     pub fn results(&self, mut visit: impl FnMut(PlannedResult)) {
         let _ = self.each_work(|work| {
             match work {

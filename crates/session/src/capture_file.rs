@@ -197,6 +197,7 @@ impl CaptureFile {
 
     /// Its calls, submissions, dispatches and buffers in the order of the records: at most `limit` of each.
     /// Executes nothing.
+    #[doc(hidden)]
     pub fn activity(&self, limit: usize, progress: &mut dyn FnMut(Progress)) -> Result<CaptureActivity> {
         self.capture()
             .and_then(|capture| CaptureActivity::from_capture(&self.bytes, &capture, limit, progress))

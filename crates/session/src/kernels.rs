@@ -55,6 +55,7 @@ pub struct KernelOptions {
     /// Number of timed replays, instead of until the order is stable. Default: none.
     pub repetitions: Option<u64>,
     /// Called after each timed replay. If it ends the measurement, only times are known.
+    #[doc(hidden)]
     pub pulse: Pulse,
 }
 
@@ -250,6 +251,7 @@ impl Kernels {
 
     /// The same, with a slice of the first dispatch of each kernel, by the index of the kernel. The slices
     /// are cut while the last replay sees which bindings change.
+    #[doc(hidden)]
     pub fn from_replay_with_slices(
         replay: &Replay,
         options: &KernelOptions,

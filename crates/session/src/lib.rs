@@ -121,8 +121,8 @@ pub use rehal_profile::timeline::TimelineSummary;
 pub use rehal_profile::times::{DispatchTimes, FunctionTimes, TimedBy};
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{
-    AccessKind, DispatchedFunction, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races,
-    WrittenBindings,
+    AccessKind, DispatchedFunction, Incomplete, LiveBuffers, MAX_RACES, Overlap, PlanOptions, Race,
+    RaceOperation, RaceOptions, Races, WrittenBindings,
 };
 pub use rehal_replay::{
     AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation, ExecutableCode,

@@ -97,6 +97,7 @@ impl ProfileFile {
     }
 
     /// Its events on one time axis, at most `max_events`; see [`activity::of_bundle`].
+    #[doc(hidden)]
     pub fn activity(&self, max_events: usize) -> Result<Activity> {
         self.with_bundle(|bundle| activity::of_bundle(bundle, max_events))
     }

@@ -40,11 +40,13 @@ impl Ref {
     pub const NULL: Self = Self(Held::Null);
 
     /// A reference to a new object.
+    #[doc(hidden)]
     pub fn new(object: impl Object) -> Self {
         Self::from_arc(Arc::new(object))
     }
 
     /// A reference to a shared object.
+    #[doc(hidden)]
     pub fn from_arc<T: Object>(object: Arc<T>) -> Self {
         let mut object = Some(object);
         let any: &mut dyn Any = &mut object;
@@ -130,23 +132,27 @@ impl Ref {
 
     /// The object, if it is a `T`.
     #[inline]
+    #[doc(hidden)]
     pub fn downcast_ref<T: Object>(&self) -> Option<&T> {
         self.any()?.downcast_ref()
     }
 
     /// The object, which must be a `T`; the error names the expected and the actual type.
     #[inline]
+    #[doc(hidden)]
     pub fn object<T: NamedObject>(&self) -> Result<&T> {
         self.downcast_ref().ok_or_else(|| self.mismatch(T::TYPE_NAME))
     }
 
     /// The object, which must be a `T`; `None` for null.
     #[inline]
+    #[doc(hidden)]
     pub fn optional<T: NamedObject>(&self) -> Result<Option<&T>> {
         if self.is_null() { Ok(None) } else { self.object().map(Some) }
     }
 
     /// The object as an `Arc`; it must be a `T`.
+    #[doc(hidden)]
     pub fn share<T: NamedObject>(&self) -> Result<Arc<T>> {
         let any = self.clone().into_any().ok_or_else(|| self.mismatch(T::TYPE_NAME))?;
         any.downcast().map_err(|_| self.mismatch(T::TYPE_NAME))

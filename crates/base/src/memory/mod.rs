@@ -173,6 +173,7 @@ impl HostMemory {
 
     /// Bytes next to this guarded memory, or to that of which it is a part, that were written since it was
     /// allocated or since the last call. `None` if there are none, or if it is not guarded.
+    #[doc(hidden)]
     pub fn take_overrun(&self) -> Option<Overrun> {
         match &self.owner {
             Owner::Guarded(Some(pages)) => pages.take_overrun(self.data, self.length),
@@ -209,6 +210,7 @@ impl HostMemory {
     }
 
     /// `range` of a mapped file, zero-copy and read-only. Fails if the range exceeds the file.
+    #[doc(hidden)]
     pub fn over_file(file: Arc<MappedFile>, range: Range) -> Result<Self> {
         let size = file.bytes().len();
         if !range.fits(size as u64) {

@@ -161,7 +161,7 @@ const PARAMETERS: BufferUsage =
 
 /// Names of usages as in the reference: combinations first.
 const USAGES: &[(BufferUsage, &str)] = &[
-    (BufferUsage::TRANSFER_SOURCE.union(BufferUsage::TRANSFER_TARGET), "TRANSFER"),
+    (BufferUsage::TRANSFER, "TRANSFER"),
     (PARAMETERS.union(STORAGE).union(IMAGE), "DISPATCH"),
     (STORAGE, "DISPATCH_STORAGE"),
     (IMAGE, "DISPATCH_IMAGE"),

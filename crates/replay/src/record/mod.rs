@@ -189,6 +189,7 @@ impl Recorder {
     ///
     /// Their work is then performed one operation at a time, in the order in which the program's waits allow
     /// it, and each dispatch by itself, without the commands round it.
+    #[doc(hidden)]
     pub fn watch(mut self, watcher: impl DispatchWatcher + 'static) -> Self {
         if self.stream.options.ledger == LedgerRecording::Dispatches {
             self.watch = Some(Watch::new(&self.stream, Box::new(watcher)));

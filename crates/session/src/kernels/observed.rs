@@ -17,6 +17,7 @@ impl Kernels {
     ///
     /// Fails if there is no such function, or if executables have functions of this name with different
     /// signatures.
+    #[doc(hidden)]
     pub fn observed(
         &self,
         plan: &Plan,

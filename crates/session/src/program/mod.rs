@@ -82,6 +82,7 @@ impl Program {
 
     /// As [`Program::load`], with modules that have already been read instead of those of the options.
     /// `offer` provides further modules that they may import.
+    #[doc(hidden)]
     pub fn with_modules(
         options: &ProgramOptions,
         modules: Vec<ProgramModule>,
@@ -187,6 +188,7 @@ impl Program {
     }
 
     /// Prepares repeated calls of a function with these inputs, for benchmarks.
+    #[doc(hidden)]
     pub fn calls(&self, function: Function, inputs: Vec<Value>, batch: Batch) -> Result<Calls> {
         self.check_own(&function).context(|| format!("function '{}'", function.name()))?;
         Calls::new(function, inputs, batch)
@@ -195,6 +197,7 @@ impl Program {
     /// As [`Program::calls`], for a function that the compiler generated for benchmarks (`iree.benchmark` is
     /// `dispatch`): it takes the repetition count of its dispatches, which is the batch size, at most
     /// [`i32::MAX`].
+    #[doc(hidden)]
     pub fn repeating_calls(&self, function: Function, batch: Batch) -> Result<Calls> {
         self.check_own(&function).context(|| format!("function '{}'", function.name()))?;
         Calls::repeating(function, batch)

@@ -130,11 +130,13 @@ impl ProgramModule {
     }
 
     /// Its file, with dependencies, exports and attributes.
+    #[doc(hidden)]
     pub fn file(&self) -> &ModuleFile {
         &self.file
     }
 
     /// The executable module.
+    #[doc(hidden)]
     pub fn module(&self) -> &Module {
         &self.module
     }

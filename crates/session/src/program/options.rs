@@ -37,6 +37,7 @@ pub struct ProgramOptions {
     /// none.
     pub substitutions: Vec<Substitution>,
     /// Compiles the sources among them. Default: none may be a source.
+    #[doc(hidden)]
     pub build_substitutes: Option<SubstituteBuilder>,
     /// The parameter files, opened only if the program imports parameters.
     pub parameters: ParameterOptions,
@@ -147,6 +148,7 @@ impl Default for ParameterOptions {
 
 impl ParameterOptions {
     /// Opens the files and parses their headers.
+    #[doc(hidden)]
     pub fn open(&self) -> Result<Scopes> {
         let mut scopes = Scopes::new();
         for file in &self.files {

@@ -16,7 +16,7 @@ use super::tensors::MAPPING;
 
 /// The memory type and usage that the reference's tools require of a result.
 const READABLE: BufferParams = BufferParams {
-    usage: BufferUsage::TRANSFER_SOURCE.union(BufferUsage::TRANSFER_TARGET).union(MAPPING),
+    usage: BufferUsage::TRANSFER.union(MAPPING),
     access: MemoryAccess::READ.union(MemoryAccess::WRITE).union(MemoryAccess::DISCARD),
     memory_type: MemoryType::HOST_LOCAL.union(MemoryType::DEVICE_VISIBLE),
     affinity: QUEUE_AFFINITY_ANY,
