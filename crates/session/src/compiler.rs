@@ -91,6 +91,8 @@ pub struct Compiler {
     limits: JobLimits,
     runner: Arc<dyn Runner>,
     cache: Option<CompileCache>,
+    /// Why there is none.
+    refused_cache: Option<String>,
 }
 
 /// The version of a compiler.
@@ -216,8 +218,14 @@ impl Compiler {
             true => CompileCache::new(setup.cache_directory.clone(), variable),
             false => None,
         };
+        let (cache, refused_cache) = match cache {
+            Some(Ok(cache)) => (Some(cache), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
         let version = CompilerVersion { text: String::new(), release: None };
-        let mut this = Self { identity, version, limits, runner: setup.runner.clone(), cache };
+        let runner = setup.runner.clone();
+        let mut this = Self { identity, version, limits, runner, cache, refused_cache };
         this.version = this.known_version()?;
         Ok(this)
     }
@@ -230,6 +238,11 @@ impl Compiler {
     /// Its version.
     pub fn version(&self) -> &CompilerVersion {
         &self.version
+    }
+
+    /// Why the directory of cached output is not used, if it is not: others can write to it.
+    pub fn refused_cache(&self) -> Option<&str> {
+        self.refused_cache.as_deref()
     }
 
     /// Compiles a program, unless its output is in the cache.
@@ -260,7 +273,7 @@ impl Compiler {
         let outcome = self.run(&job)?;
         let messages = compilation.with_names(messages(&outcome.stderr));
         if !outcome.is_success() {
-            return Err(failure::explain(self, compilation, &outcome, &messages));
+            return Err(failure::explain(self, compilation, &outcome, &messages, Some(directory.path())));
         }
         if let Some(error) = failure::silent(&messages) {
             return Err(error);
@@ -323,7 +336,7 @@ impl Compiler {
         let arguments = vec![compilation.input_argument().into(), "--mlir-print-local-scope".into()];
         let outcome = self.run(&self.job(&program, arguments))?;
         if !outcome.is_success() {
-            return Err(failure::explain(self, &compilation, &outcome, &messages(&outcome.stderr)));
+            return Err(failure::explain(self, &compilation, &outcome, &messages(&outcome.stderr), None));
         }
         Ok(String::from_utf8_lossy(&outcome.stdout.bytes).into_owned())
     }

@@ -8,6 +8,7 @@
 //! replacements are (`replay/src/prepare.rs`).
 
 mod compile;
+mod shortage;
 mod stub;
 mod temporary;
 mod temporary_file;
@@ -22,6 +23,7 @@ pub use compile::{
     CompilerOptions, KernelLibrary, build_kernel, build_substitutes, check_kernel_flags,
     kernel_compiler_version, substitute_sources,
 };
+pub use shortage::{Shortage, memory_limit};
 pub(crate) use temporary::PartialResult;
 pub use temporary::TemporaryDirectory;
 pub use temporary_file::TemporaryFile;

@@ -101,6 +101,11 @@ pub(crate) fn compiler(flags: &Flags) -> Result<Compiler> {
 fn checked(setup: &CompilerSetup) -> Result<Compiler> {
     interrupts::handle();
     let compiler = Compiler::find(setup)?;
+    if let Some(why) = compiler.refused_cache() {
+        output::note(&format!(
+            "warning: {why}; make it this user's alone (chmod go-w), or name another directory: REHAL_CACHE_DIR=PATH"
+        ));
+    }
     if compiler.version().is_other() {
         let (version, path) = (compiler.version(), compiler.path().display());
         output::note(&format!(

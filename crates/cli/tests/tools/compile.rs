@@ -12,20 +12,20 @@ use crate::common::{Ran, Scratch, command, fail, fixture, ran};
 const DOUBLE: &str = "double_dispatch_0";
 
 /// A directory with the program, and a cache of its own.
-struct Work(TempDir);
+pub struct Work(TempDir);
 
 impl Work {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let this = Self(TempDir::new().unwrap());
         this.write("p.mlir", TWO_FUNCTIONS);
         this
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    fn write(&self, name: &str, text: &str) {
+    pub fn write(&self, name: &str, text: &str) {
         fs::write(self.path(name), text).unwrap();
     }
 
@@ -38,7 +38,7 @@ impl Work {
         self.command(words).output().unwrap()
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub fn command(&self, words: &[&str]) -> Command {
         let environment = std::env::var_os("REHAL_REFERENCE").filter(|it| !it.is_empty());
         let environment = environment.map_or_else(|| testing::repository().join(".venv"), PathBuf::from);
         let mut command = command(words[0]);
@@ -51,14 +51,14 @@ impl Work {
         command
     }
 
-    fn temporary(&self) -> PathBuf {
+    pub fn temporary(&self) -> PathBuf {
         let path = self.path("tmp");
         fs::create_dir_all(&path).unwrap();
         path
     }
 
     /// Compiles the program with more flags; returns standard error.
-    fn compile(&self, flags: &[&str]) -> String {
+    pub fn compile(&self, flags: &[&str]) -> String {
         let ran =
             self.run(&[&["rehal", "compile", "--target=cpu", "p.mlir", "-o", "p.vmfb"], flags].concat());
         assert_eq!(ran.status, Some(0), "{flags:?}: {}", ran.stderr);
@@ -66,7 +66,7 @@ impl Work {
     }
 
     /// The same, which must fail, write nothing, and leave no temporary files.
-    fn refused(&self, flags: &[&str]) -> String {
+    pub fn refused(&self, flags: &[&str]) -> String {
         let ran =
             self.run(&[&["rehal", "compile", "--target=cpu", "p.mlir", "-o", "none.vmfb"], flags].concat());
         assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{flags:?}: {}", ran.stderr);
@@ -98,7 +98,7 @@ impl Work {
     }
 }
 
-fn names(directory: &Path) -> Vec<String> {
+pub fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect()
 }

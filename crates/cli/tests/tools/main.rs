@@ -8,6 +8,7 @@ mod check_module;
 mod common;
 mod compare;
 mod compile;
+mod compile_cache;
 mod damage;
 mod diff;
 mod dump;

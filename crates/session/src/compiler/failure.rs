@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, Remedy, Result, StatusCode};
-use rehal_tune::{JobEnd, JobLimits, JobOutcome};
+use rehal_tune::{JobEnd, JobLimits, JobOutcome, Shortage, memory_limit};
 
 use super::{Compilation, Compiler, CompilerSetup};
 
@@ -15,19 +15,28 @@ const OPERATION_LINES: usize = 4;
 const MAX_LINES: usize = 60;
 
 /// The error of a compilation that failed. If the compiler crashed, what is needed to repeat that is kept.
+/// `directory` has its temporary files.
 pub(super) fn explain(
     compiler: &Compiler,
     compilation: &Compilation,
     outcome: &JobOutcome,
     messages: &str,
+    directory: Option<&Path>,
 ) -> Error {
     let input = if compilation.is_stdin { Path::new("<stdin>") } else { &compilation.input }.display();
     let shown = condensed(messages);
     if let (JobEnd::Exited(_), Some(error)) = (outcome.end, of_flags(messages)) {
         return error;
     }
+    let is_ended = matches!(outcome.end, JobEnd::TimedOut { .. } | JobEnd::Interrupted);
+    match Shortage::find(outcome.end, messages, directory).filter(|_| !is_ended) {
+        // What its memory is limited to here, and not by the environment, is said below.
+        Some(Shortage::Memory) if compiler.limits.memory_bytes.is_some() => {}
+        Some(shortage) => return lacking(shortage, &format!("compiling '{input}'"), messages),
+        None => {}
+    }
     match outcome.end {
-        JobEnd::Exited(_) if is_diagnosed(messages) => {
+        JobEnd::Exited(_) if is_diagnosed(messages) && !is_out_of_memory(compiler, outcome.end, messages) => {
             let error = Error::invalid_argument(format!("'{input}' does not compile\n{shown}").trim_end());
             match messages.contains("no HAL devices defined in the module") {
                 true => error.advise(Remedy::SetOption { name: "target", value: "cpu".into() }),
@@ -39,7 +48,7 @@ pub(super) fn explain(
         JobEnd::Interrupted => {
             Error::new(StatusCode::Cancelled, format!("compiling '{input}' was interrupted"))
         }
-        _ if is_out_of_memory(compiler, messages) => {
+        end if is_out_of_memory(compiler, end, messages) => {
             let limit = compiler.limits.memory_bytes.unwrap_or_default();
             let message = format!("compiling '{input}' needs more than {limit} bytes of memory, the limit");
             let value = limit.saturating_mul(2).to_string();
@@ -56,7 +65,7 @@ pub(super) fn explain(
                 None => "outside of its passes".into(),
             };
             let mut message = format!("the compiler ended {end} {place}, with '{input}'");
-            if let Some(limit) = compiler.limits.memory_bytes {
+            if let Some(limit) = compiler.limits.memory_bytes.or_else(|| Some(memory_limit()?.0)) {
                 // It also aborts where an allocation fails.
                 message.push_str(&format!("; the limit of {limit} bytes of memory may be the reason"));
             }
@@ -82,6 +91,9 @@ pub(super) fn of_query(compiler: &Compiler, outcome: &JobOutcome, messages: &str
         return error;
     }
     let (path, shown) = (compiler.path().display(), condensed(messages));
+    if let Some(shortage) = Shortage::find(outcome.end, messages, None).filter(|_| !outcome.is_success()) {
+        return lacking(shortage, &format!("starting '{path}'"), messages);
+    }
     if let JobEnd::TimedOut { .. } = outcome.end {
         return too_long(compiler, format!("asking '{path}' for its version or its flags"))
             .advise("give the compiler more time");
@@ -230,16 +242,22 @@ fn pass(messages: &str) -> Option<&str> {
         .find_map(|end| frames().find_map(|line| named(line, end).map(|(start, end)| &line[start..end])))
 }
 
-fn is_out_of_memory(compiler: &Compiler, messages: &str) -> bool {
-    const SAID: [&str; 5] = [
-        "out of memory",
-        "bad_alloc",
-        "Cannot allocate memory",
-        "failed to map segment",
-        // The stack of a thread.
-        "pthread_create failed",
-    ];
-    compiler.limits.memory_bytes.is_some() && SAID.iter().any(|it| messages.contains(it))
+/// Whether the compiler needs more memory than it is given here.
+fn is_out_of_memory(compiler: &Compiler, end: JobEnd, messages: &str) -> bool {
+    let is_limited = compiler.limits.memory_bytes.is_some();
+    is_limited && Shortage::find(end, messages, None) == Some(Shortage::Memory)
+}
+
+/// The error of a compiler that lacked something. Its messages are mostly stacks.
+pub(super) fn lacking(shortage: Shortage, what: &str, messages: &str) -> Error {
+    let lacked = match shortage {
+        Shortage::Disk => "needs more space for temporary files than there is",
+        Shortage::FileSize => "writes a file that is larger than a process may write",
+        Shortage::Memory => "needs more memory than a process may have",
+    };
+    let said = messages.lines().find(|line| Shortage::find(JobEnd::Exited(1), line, None) == Some(shortage));
+    let said = said.map_or_else(String::new, |line| format!(": {}", shortened(line.trim())));
+    shortage.explain(format!("{what} {lacked}{said}"))
 }
 
 /// Keeps the program, the command and the messages of a crash in a new directory.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, MappedFile, Remedy, Result};
-use rehal_tune::{Job, KeptOutput, TemporaryDirectory};
+use rehal_tune::{Job, KeptOutput, Shortage, TemporaryDirectory};
 
 use super::{Compiler, MAX_MESSAGE_BYTES, failure};
 
@@ -44,7 +44,8 @@ pub(super) fn import(compiler: &Compiler, model: &Path) -> Result<Imported> {
         }
         Some(cache.imported(blake3::hash(model.bytes()), &compiler.identity))
     });
-    if let Some(path) = kept.as_ref().filter(|it| it.is_file()) {
+    let is_kept = |path: &&PathBuf| compiler.cache.as_ref().is_some_and(|cache| cache.keeps(path));
+    if let Some(path) = kept.as_ref().filter(is_kept) {
         return Ok(Imported { path: path.clone(), _directory: None });
     }
     let directory = TemporaryDirectory::in_temp("rehal-import-")?;
@@ -62,6 +63,10 @@ pub(super) fn import(compiler: &Compiler, model: &Path) -> Result<Imported> {
         .advise(|| Remedy::InstallCompiler)?;
     let messages = String::from_utf8_lossy(&outcome.stderr.bytes);
     if !outcome.is_success() {
+        if let Some(shortage) = Shortage::find(outcome.end, &messages, Some(directory.path())) {
+            let what = format!("importing '{}'", model.display());
+            return Err(failure::lacking(shortage, &what, &messages));
+        }
         return Err(match missing_module(&messages) {
             Some(module) => {
                 let message = format!("importing '{}' needs the Python package {module}", model.display());

@@ -1,7 +1,6 @@
 //! Compiles the source of a kernel with the system's compiler.
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,8 @@ use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_replay::{Code, Substitution};
 
 use super::KernelLanguage;
-use super::temporary::{TemporaryDirectory, full_directory};
+use super::shortage::Shortage;
+use super::temporary::TemporaryDirectory;
 use crate::{Job, JobEnd, KeptOutput, LocalRunner, Printed, Runner};
 
 /// How kernels are compiled.
@@ -131,9 +131,8 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
             message.push('\n');
             message.push_str(messages.trim_end());
         }
-        if is_full(directory.path(), &messages) {
-            let error = Error::resource_exhausted(message);
-            return Err(full_directory(error, &std::env::temp_dir()));
+        if let Some(shortage) = Shortage::find(outcome.end, &messages, Some(directory.path())) {
+            return Err(shortage.explain(message));
         }
         return Err(Error::invalid_argument(message).advise("correct the source"));
     }
@@ -159,26 +158,6 @@ pub fn kernel_compiler_version(language: KernelLanguage) -> Result<String> {
     let outcome = options.runner.run(&job, &mut |_| ControlFlow::Continue(()));
     let outcome = outcome.map_err(|error| no_compiler(language, &name, &error))?;
     Ok(format!("{name} {:?}\n{}", job.arguments, messages(&outcome.stdout)))
-}
-
-/// Whether a compiler failed because the disk is full, or the quota is used up: by its messages, or because
-/// it still is.
-fn is_full(directory: &Path, messages: &str) -> bool {
-    /// More than a file system keeps in the record of a file.
-    const PROBE_BYTES: usize = 64 << 10;
-    let probe = || -> std::io::Result<()> {
-        let path = directory.join("probe");
-        let written = std::fs::write(&path, vec![1; PROBE_BYTES]);
-        std::fs::remove_file(path)?;
-        written
-    };
-    let is_full =
-        |error: std::io::Error| matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-    let said = [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT].map(|errno| {
-        let text = std::io::Error::from(errno).to_string();
-        text.split(" (os error").next().unwrap_or_default().to_owned()
-    });
-    said.iter().any(|text| messages.contains(text)) || probe().is_err_and(is_full)
 }
 
 /// Whether a file is an ELF image of type `ET_DYN`; an object file, assembly or preprocessed source is not.
