@@ -14,6 +14,7 @@ mod conversation;
 mod errors;
 mod interrupt;
 mod jobs;
+mod program;
 
 use pyo3::prelude::*;
 
@@ -29,28 +30,9 @@ mod _rehal {
     #[pymodule_export]
     use super::jobs::run_job;
     #[pymodule_export]
-    use super::{function_results, panics};
-}
-
-/// The kinds of the results of a function of a module, such as `ref`. Executes nothing.
-#[pyfunction]
-fn function_results(
-    py: Python<'_>,
-    module: std::path::PathBuf,
-    function: &str,
-) -> PyResult<Vec<&'static str>> {
-    use rehal_session::{Error, ModuleMode, ModuleSource, ProgramModule};
-    let found = py.detach(|| {
-        let module = ProgramModule::read(&ModuleSource::File(module), ModuleMode::default())?;
-        let found = module.result_kinds(function);
-        let names = found.map(|kinds| kinds.iter().map(|kind| kind.name()).collect());
-        names.ok_or_else(|| {
-            let names: Vec<_> = module.runnable_functions().collect();
-            Error::not_found(format!("module '{}' has no function '{function}'", module.name()))
-                .advise(format!("the module has: {}", names.join(", ")))
-        })
-    });
-    found.map_err(|error| errors::exception(py, &error))
+    use super::panics;
+    #[pymodule_export]
+    use super::program::Program;
 }
 
 /// Panics: for the test that a panic becomes an exception.

@@ -1,9 +1,11 @@
 //! `iree-run-module`: calls a function of a compiled module.
 
+mod asked;
+
 use std::path::PathBuf;
 
-use rehal_base::{Context, Result};
-use rehal_session::{Function, Program};
+use rehal_base::{Context, Error, Remedy, Result};
+use rehal_session::{Function, Program, Worker};
 
 use super::compiler_flags::COMPILING;
 use crate::flags::{Flag, Group, streamed, with_devices};
@@ -13,6 +15,7 @@ use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS, values};
 use crate::program::{self, ResultOptions, Results};
+use crate::report::FailureError;
 use crate::{Invocation, Operands, Tool, devices, output};
 
 /// See the [module](self).
@@ -98,7 +101,43 @@ fn run(invocation: &Invocation) -> Result<()> {
         profiling,
         instrument_file,
     };
-    options.program.recording_kernels(|| run_function(&options))
+    let Some(worker) = &invocation.worker else {
+        return options.program.recording_kernels(|| run_function(&options));
+    };
+    let served =
+        check_served(&options).and_then(|()| options.program.recording_kernels(|| serve(&options, worker)));
+    served.inspect_err(|error| {
+        // If no process listens, the exit status tells.
+        let _ = worker.answer(&FailureError::new(error));
+    })
+}
+
+/// Refuses the flags of one call: a process that asks for calls passes inputs, and receives results.
+fn check_served(options: &Options) -> Result<()> {
+    let results = &options.results;
+    let given = [
+        ("function", options.function.is_some()),
+        ("input", !options.program.inputs.is_empty()),
+        ("output", !results.outputs.is_empty()),
+        ("expected_output", !results.expected.is_empty()),
+    ];
+    match given.iter().find(|(_, is_given)| *is_given) {
+        Some((name, _)) => Err(Error::invalid_argument(format!("--{name} is a flag of one call"))
+            .advise(Remedy::OmitOption { name })),
+        None => Ok(()),
+    }
+}
+
+/// Keeps a program loaded for the calls of another process.
+fn serve(options: &Options, worker: &Worker) -> Result<()> {
+    let program = program::load(&options.program)?;
+    let profiling = profiling::Session::begin(options.profiling.as_ref(), program.devices());
+    let outcome = profiling.and_then(|profiling| profiling.end(asked::serve(worker, &program)));
+    let outcome = outcome.and_then(|()| match &options.instrument_file {
+        Some(output) => program::write_instruments(&program, output),
+        None => Ok(()),
+    });
+    program::close(program, outcome, options.print_statistics)
 }
 
 fn run_function(options: &Options) -> Result<()> {

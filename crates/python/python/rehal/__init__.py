@@ -15,7 +15,7 @@ from ._buffers import Buffer
 from ._capture import Capture, diff, path_of
 from ._columns import Records
 from ._errors import Crash, Error
-from ._program import record, run
+from ._program import Function, Program, load, record, run
 from ._replay import Dispatch, Executable, HostRead, State
 from ._report import Comparison, Diff, Info, Kernels, Node, Profile, Redaction, Report, Verification
 from ._sweep import Regressions, Sweep, Task, sweep
@@ -32,11 +32,13 @@ __all__ = [
     "Dispatch",
     "Error",
     "Executable",
+    "Function",
     "HostRead",
     "Info",
     "Kernels",
     "Node",
     "Profile",
+    "Program",
     "Records",
     "Redaction",
     "Regressions",
@@ -53,6 +55,7 @@ __all__ = [
     "executors",
     "info",
     "kernels",
+    "load",
     "open",
     "profile",
     "record",

@@ -28,13 +28,15 @@ class SharedMemory:
         #: A path that every process of this user can open.
         self.path = f"/proc/{os.getpid()}/fd/{self._fd}"
 
-    def write(self, data: bytes) -> None:
+    def write(self, *parts: Any) -> None:
         with open(self._fd, "wb", closefd=False) as file:
-            file.write(data)
+            for part in parts:
+                file.write(part)
 
-    def map(self, length: int) -> mmap.mmap | None:
+    def map(self, length: int = -1) -> mmap.mmap | None:
         """Maps it for this process alone: what is changed here is not seen elsewhere."""
         fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, _SEALS)
+        length = os.fstat(self._fd).st_size if length < 0 else length
         if length == 0:
             return None
         return mmap.mmap(self._fd, length, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)

@@ -149,7 +149,7 @@ class Conversation:
     def _check_process(self) -> None:
         if not self.is_own:
             raise Error(
-                "FAILED_PRECONDITION", "the replay belongs to the process that this one was forked from"
+                "FAILED_PRECONDITION", "it belongs to the process that this one was forked from"
             )
 
     def next(self) -> dict[str, Any] | None:
