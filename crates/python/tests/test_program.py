@@ -165,9 +165,8 @@ def test_options_of_programs(tmp_path: Path) -> None:
         rehal.load(ADD4, isolation="none", timeout=1)
     with pytest.raises(ValueError, match="no timeout"):
         rehal.load(ADD4, isolation="none", module_mode="mmap")
-    with pytest.raises(rehal.Error, match="a flag of one call") as given:
-        rehal.load(ADD4, input="4xf32=1")
-    assert given.value.code == "INVALID_ARGUMENT"
+    with pytest.raises(TypeError, match="unexpected keyword argument 'input'"):
+        rehal.load(ADD4, input="4xf32=1")  # type: ignore[call-arg]
     for isolation in ISOLATIONS:
         which: Any = isolation
         with pytest.raises(rehal.Error):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -171,3 +173,111 @@ def test_the_import_leaves_numpy_to_its_users() -> None:
 
 def test_all_is_exported() -> None:
     assert all(hasattr(rehal, name) for name in rehal.__all__)
+
+
+def test_races_dumps_and_executables(mlp: Path, tmp_path: Path) -> None:
+    races = rehal.races(mlp)
+    assert races.is_free and races.status == 0 and races.pairs == []
+    rows = rehal.dump(mlp)
+    assert len(rows) > len(rehal.open(mlp).records()) - 2
+    assert any(row.get("payload_type") == "dispatch" for row in rows)
+    module = rehal.executables(ADD4, binaries_to=tmp_path)
+    (executable,) = module.executables
+    assert [it.name for it in executable.functions][0] == "add_dispatch_0_elementwise_4_f32"
+    assert (tmp_path / executable.file).stat().st_size == executable.bytes
+    assert widths(module.plot()) == [executable.bytes]
+    assert rehal.executables(rehal.open(mlp)).executables[0].id == 4
+
+
+def test_replays_are_benchmarked(mlp: Path) -> None:
+    report = rehal.benchmark(mlp, device="local-sync", benchmark_min_time="3x", benchmark_repetitions=2)
+    assert {"real_time", "name"} <= set(report.benchmarks[0]) and report.status == 0
+    assert len(report.to_pandas()) == len(report.plot().patches) > 1
+
+
+def test_a_capture_is_reduced(mlp: Path, tmp_path: Path) -> None:
+    out = tmp_path / "reduced.ireereplay"
+    report = rehal.reduce(mlp, "true", out, max_checks=5, jobs=1)
+    assert report.header.schema.startswith("rehal.reduce/") and out.exists()
+    assert rehal.open(out).size_bytes < mlp.stat().st_size
+
+
+def test_a_module_is_substituted(tmp_path: Path) -> None:
+    out = tmp_path / "out.vmfb"
+    code = FIXTURES / "modules/add4_swapped.elf"
+    report = rehal.substitute(ADD4, {"add4_linked": code}, out)
+    assert report.status == 0 and "add4_linked" in repr(report.to_dict())
+    np.testing.assert_array_equal(rehal.run(out, "add", LEFT, RIGHT), [100 * (LEFT + RIGHT)])
+    with pytest.raises(rehal.Error) as missing:
+        rehal.substitute(ADD4, {"nothing": code}, out)
+    assert "--" not in str(missing.value)
+
+
+def test_options_are_arguments(mlp: Path) -> None:
+    runs: list[Any] = [rehal.replay, rehal.open(mlp).replay]
+    for run in runs:
+        arguments = [mlp] if run is rehal.replay else []
+        with pytest.raises(TypeError, match="'on_dispach'; did you mean 'on_dispatch'"):
+            run(*arguments, on_dispach=print)
+        parameters = inspect.signature(run).parameters
+        assert {"on_dispatch", "replay_ledger", "device_profiling_output"} <= set(parameters)
+        assert "kwargs" not in parameters and "flags" not in parameters
+        assert "replay_ledger: Writes a ledger" in run.__doc__
+    assert str(inspect.signature(rehal.verify).parameters["against"]).startswith("against: 'str | PathLike")
+    tuner: Any = rehal.Tuner
+    with pytest.raises(TypeError, match="'trails'; did you mean 'trials'"):
+        tuner(mlp, "f", "space.toml", trails=1)
+    with pytest.raises(TypeError, match="fail_if_slowr"):
+        rehal.sweep(mlp, "f", "a.c", fail_if_slowr="5%")  # type: ignore[call-arg]
+
+
+def test_numbers_of_numpy_are_numbers(mlp: Path, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"repetitions": np.int64(3), "device": np.str_("local-sync")}
+    assert rehal.kernels(mlp, timeout=float(np.float32(60)), **given).status == 0
+    out = tmp_path / "slice.ireereplay"
+    assert len(rehal.slice(mlp, out, dispatch=np.uint32(20), device="local-sync").records()) > 0
+
+
+def test_errors_speak_of_arguments() -> None:
+    from rehal._options import in_python
+
+    for text, expected in [
+        ("use --recover to read the complete records", "use recover to read the complete records"),
+        ("invalid value 'x' for --seed (expected 1)", "invalid value 'x' for seed (expected 1)"),
+        ("use --device=local-task", "use device='local-task'"),
+        ("name it: --replay_file_remap=A=B.", "name it: replay_file_remap='A=B'."),
+        (
+            "of a trusted replay: rehal run --replay_ledger=PATH --replay_ledger_kept_bytes=4 CAPTURE",
+            "of a trusted replay: rehal.replay(CAPTURE, replay_ledger='PATH', replay_ledger_kept_bytes='4')",
+        ),
+        ("rehal info lists it, and --recover reads it", "rehal.info lists it, and recover reads it"),
+        ("--help=all describes --seed", "help() describes seed"),
+        ("rehal run FILE replays it", "rehal.replay(FILE) replays it"),
+        ("rehal run-module --module=FILE runs it", "rehal.run(module='FILE') runs it"),
+        # Commands of the shell stay.
+        ("rehal compile --target=cpu A.mlir", "rehal compile --target=cpu A.mlir"),
+        ("iree-compile --iree-hal-target-device=local", "iree-compile --iree-hal-target-device=local"),
+    ]:
+        assert in_python(text) == expected
+    assert in_python("--with is missing", "compare") == "candidate is missing"
+    with pytest.raises(rehal.Error) as wrong:
+        rehal.kernels(MLP, repetitions=-1)
+    assert "--" not in str(wrong.value) and "repetitions" in str(wrong.value)
+
+
+def test_mypy_finds_misspelt_options(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import rehal\n"
+        'rehal.replay("a", on_dispatch=print, replay_ledger="l", timeout=1)\n'
+        'rehal.replay("a", on_dispach=print)\n'
+        'rehal.open("a").kernels(repetition=3)\n'
+        'rehal.run("m", "f", replay_file_writes="other")\n'
+        'rehal.benchmark("a", replay_cache="hot")\n'
+    )
+    environment = {**os.environ, "MYPYPATH": str(Path(rehal.__file__).parents[1])}
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(script)]
+    ended = subprocess.run(command, capture_output=True, text=True, env=environment)
+    lines = [line for line in ended.stdout.splitlines() if "error: " in line]
+    assert [int(line.split(":")[1]) for line in lines] == [3, 4, 5, 6], ended.stdout
+    assert '"on_dispach"' in lines[0] and '"repetition"' in lines[1] and "'warm'" in lines[3]

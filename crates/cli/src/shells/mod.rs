@@ -6,6 +6,8 @@
 
 mod bash;
 mod fish;
+#[cfg(test)]
+mod python;
 mod zsh;
 
 pub(crate) use bash::bash;

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from . import _rehal, _replay, _tool
+from . import _options, _rehal, _replay, _tool
 from ._columns import Records
 from ._errors import Error
 from ._replay import Dispatch, Executable, HostRead, Isolation, Order, State, Substitute
 from ._report import (
+    Benchmark,
     Comparison,
     Diff,
     Info,
     Kernels,
     Node,
+    Races,
     Redaction,
+    Reduction,
     Verification,
     _rows_of,
     _table_of,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from . import _flags
 
 
 class Capture:
@@ -105,10 +114,14 @@ class Capture:
         """The relation of a query of duckdb, in which :meth:`records` are the table ``records``."""
         return self.records().sql(query, connection)
 
-    def info(self, device: str | None = None, timeout: float | None = None, **flags: Any) -> Info:
+    @_options.of("info")
+    def info(
+        self, device: str | None = None, timeout: float | None = None, **flags: Unpack[_flags.Info]
+    ) -> Info:
         """What it contains, and whether it can be replayed here: as ``rehal info``."""
         return Info(*self._report("info", device, flags, timeout))
 
+    @_options.of("run")
     def replay(
         self,
         *,
@@ -121,7 +134,7 @@ class Capture:
         order: Order = "serialized",
         isolation: Isolation = "process",
         timeout: float | None = None,
-        **flags: Any,
+        **flags: Unpack[_flags.Run],
     ) -> None:
         """Replays it once, and calls back. Callbacks run on this thread, and an exception of one ends the
         replay and is raised.
@@ -150,6 +163,7 @@ class Capture:
             flags=flags,
         )
 
+    @_options.of("run")
     def at(
         self,
         record: SupportsIndex,
@@ -158,7 +172,7 @@ class Capture:
         device: str | None = None,
         isolation: Isolation = "process",
         timeout: float | None = None,
-        **flags: Any,
+        **flags: Unpack[_flags.Run],
     ) -> State:
         """The state just before a record of an operation: a dispatch, fill, copy or update, or a queue
         operation. ``occurrence`` counts how often the record has been performed before. The error for another
@@ -176,10 +190,14 @@ class Capture:
             flags=flags,
         )
 
-    def kernels(self, device: str | None = None, timeout: float | None = None, **flags: Any) -> Kernels:
+    @_options.of("kernels")
+    def kernels(
+        self, device: str | None = None, timeout: float | None = None, **flags: Unpack[_flags.Kernels]
+    ) -> Kernels:
         """Its kernels, and what they cost: as ``rehal kernels``."""
         return Kernels(*self._report("kernels", device, flags, timeout))
 
+    @_options.of("compare")
     def compare(
         self,
         function: str,
@@ -187,25 +205,35 @@ class Capture:
         *,
         device: str | None = None,
         timeout: float | None = None,
-        **flags: Any,
+        **flags: Unpack[_flags.Compare],
     ) -> Comparison:
         """Checks and times a replacement of a kernel, or several: as ``rehal compare``."""
-        flags = {"function": function, "with": candidate, **flags}
-        return Comparison(*self._report("compare", device, flags, timeout))
+        given = {"function": function, "with": candidate, **flags}
+        return Comparison(*self._report("compare", device, given, timeout))
 
+    @_options.of("verify")
     def verify(
-        self, *, device: str | None = None, timeout: float | None = None, **flags: Any
+        self, *, device: str | None = None, timeout: float | None = None, **flags: Unpack[_flags.Verify]
     ) -> Verification:
         """Finds the first dispatch of a replay that differs: as ``rehal verify``."""
         return Verification(*self._report("verify", device, flags, timeout))
 
-    def diff(self, after: _tool.StrPath | Capture, *, timeout: float | None = None, **flags: Any) -> Diff:
+    @_options.of("diff")
+    def diff(
+        self, after: _tool.StrPath | Capture, *, timeout: float | None = None, **flags: Unpack[_flags.Diff]
+    ) -> Diff:
         """Tells what differs in another capture: as ``rehal diff``."""
         self._check_file()
         return diff(self, after, timeout=timeout, **flags)
 
+    @_options.of("slice")
     def slice(
-        self, output: _tool.StrPath, *, device: str | None = None, timeout: float | None = None, **flags: Any
+        self,
+        output: _tool.StrPath,
+        *,
+        device: str | None = None,
+        timeout: float | None = None,
+        **flags: Unpack[_flags.Slice],
     ) -> Capture:
         """Cuts a dispatch or a scope out, and opens the result: as ``rehal slice``."""
         self._check_file()
@@ -213,11 +241,59 @@ class Capture:
         _tool.succeed(["slice", *_tool.to_flags(given), "--", self._path], timeout=timeout)
         return Capture(output)
 
+    @_options.of("redact")
     def redact(
-        self, output: _tool.StrPath, *, device: str | None = None, timeout: float | None = None, **flags: Any
+        self,
+        output: _tool.StrPath,
+        *,
+        device: str | None = None,
+        timeout: float | None = None,
+        **flags: Unpack[_flags.Redact],
     ) -> Redaction:
         """Writes a capture without weights and inputs: as ``rehal redact``."""
         return Redaction(*self._report("redact", device, {"output": output, **flags}, timeout))
+
+    @_options.of("races")
+    def races(self, *, timeout: float | None = None, **flags: Unpack[_flags.Races]) -> Races:
+        """Finds data races between its operations, without running it: as ``rehal races``."""
+        return Races(*self._report("races", None, flags, timeout))
+
+    @_options.of("reduce")
+    def reduce(
+        self,
+        check: str,
+        output: _tool.StrPath,
+        *,
+        device: str | None = None,
+        timeout: float | None = None,
+        **flags: Unpack[_flags.Reduce],
+    ) -> Reduction:
+        """Writes the smallest capture that still passes a check, which is ``crash``, ``wrong``, ``slow``, or
+        a command: as ``rehal reduce``."""
+        given = {"check": check, "output": output, **flags}
+        return Reduction(*self._report("reduce", device, given, timeout))
+
+    @_options.of("benchmark")
+    def benchmark(
+        self,
+        *,
+        device: str | None = None,
+        timeout: float | None = None,
+        **flags: Unpack[_flags.Benchmark],
+    ) -> Benchmark:
+        """Measures its replays, or with ``with_``, replays with a replacement and without it, by turns: as
+        ``rehal benchmark``."""
+        format = "--format=json" if flags.get("with_") is not None else "--benchmark_format=json"
+        return Benchmark(*self._report("benchmark", device, flags, timeout, format))
+
+    @_options.of("dump")
+    def dump(self, *, timeout: float | None = None, **flags: Unpack[_flags.Dump]) -> list[Node]:
+        """All of its records, with their payloads: as ``rehal dump``. :meth:`records` has what they have in
+        common, and takes less memory."""
+        self._check_file()
+        given = {"format": "jsonl", "recover": self._recover or None, **flags}
+        stdout, _ = _tool.succeed(["dump", *_tool.to_flags(given), "--", self._path], timeout=timeout)
+        return [Node(json.loads(line)) for line in stdout.splitlines()]
 
     def __repr__(self) -> str:
         return f"Capture({self._path!r})"
@@ -233,11 +309,16 @@ class Capture:
         return _table_of(about) + _rows_of(rows)
 
     def _report(
-        self, verb: str, device: str | None, flags: dict[str, Any], timeout: float | None = None
+        self,
+        verb: str,
+        device: str | None,
+        flags: Mapping[str, Any],
+        timeout: float | None = None,
+        format: str = "--format=json",
     ) -> tuple[dict[str, Any], int]:
         self._check_file()
         given = {"device": device, "recover": self._recover or None, **flags}
-        return _tool.report([verb, *_tool.to_flags(given), "--", self._path], timeout=timeout)
+        return _tool.report([verb, *_tool.to_flags(given), "--", self._path], timeout=timeout, format=format)
 
     def _check_file(self) -> None:
         """Another process opens the path: it must be that of this file."""
@@ -256,12 +337,13 @@ def path_of(capture: _tool.StrPath | Capture) -> str:
     return capture.path if isinstance(capture, Capture) else _replay.absolute(capture)
 
 
+@_options.of("diff")
 def diff(
     before: _tool.StrPath | Capture,
     after: _tool.StrPath | Capture,
     *,
     timeout: float | None = None,
-    **flags: Any,
+    **flags: Unpack[_flags.Diff],
 ) -> Diff:
     """Tells what differs between two captures: as ``rehal diff``."""
     arguments = ["diff", *_tool.to_flags(flags), "--", path_of(before), path_of(after)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._options import in_python
+
 
 class Error(Exception):
     """What failed, where, and what to do about it.
@@ -35,14 +37,18 @@ class Error(Exception):
         return text
 
     @classmethod
-    def _of_json(cls, error: dict[str, Any]) -> Error:
-        return cls(error["code"], error["message"], error.get("context"), error.get("advice"))
+    def _of_json(cls, error: dict[str, Any], verb: str = "") -> Error:
+        """The error of a verb, whose flags are arguments here."""
+        advice = error.get("advice")
+        context = [in_python(line, verb) for line in error.get("context") or []]
+        message = in_python(error["message"], verb)
+        return cls(error["code"], message, context, advice and in_python(advice, verb))
 
     @classmethod
-    def _of_report(cls, report: str) -> Error:
+    def _of_report(cls, report: str, verb: str = "") -> Error:
         """The error whose lines a tool prints on standard error: ``CODE; message``, then ``at:`` and
         ``try:``."""
-        lines = report.splitlines()
+        lines = in_python(report, verb).splitlines()
         starts = [
             i
             for i, line in enumerate(lines)

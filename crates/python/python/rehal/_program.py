@@ -10,16 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
-from . import _rehal, _replay, _tool, _values
+from . import _options, _rehal, _replay, _tool, _values
 from ._buffers import SharedMemory
 from ._capture import Capture
 from ._errors import Error
 from ._replay import Isolation
 
 if TYPE_CHECKING:
-    import tempfile
-
     import numpy.typing as npt
+    from typing_extensions import Unpack
+
+    from . import _flags
 
 #: A result: an array, a scalar of the VM, or ``None``.
 Result = Any
@@ -145,7 +146,7 @@ class _There:
                 self._conversation.answer({"call": call})
                 question = self._next()
             if "failed" in question:
-                raise Error._of_json(question["failed"])
+                raise Error._of_json(question["failed"], "run-module")
             return list(_results(question["returned"], returned))
         finally:
             given.close()
@@ -167,9 +168,7 @@ class _There:
         self._conversation.cancel()
 
 
-def _results(
-    returned: list[tuple[str, int] | None], memory: SharedMemory
-) -> Iterator[_values.Passed | None]:
+def _results(returned: list[tuple[str, int] | None], memory: SharedMemory) -> Iterator[_values.Passed | None]:
     mapped = memory.map()
     at = 0
     for it in returned:
@@ -225,6 +224,7 @@ class Program:
         return f"Program({', '.join(self.functions)})"
 
 
+@_options.of("run-module")
 def load(
     module: Module,
     *,
@@ -232,7 +232,7 @@ def load(
     parameters: Parameters | None = None,
     isolation: Isolation = "process",
     timeout: float | None = None,
-    **flags: Any,
+    **flags: Unpack[_flags.RunModule],
 ) -> Program:
     """Loads a compiled module (``.vmfb``), from a file or from bytes. Flags are those of ``rehal
     run-module``.
@@ -250,7 +250,7 @@ def _load(
     parameters: Any,
     isolation: Isolation,
     timeout: float | None,
-    flags: dict[str, Any],
+    flags: Mapping[str, Any],
     *,
     is_whole: bool,
 ) -> Program:
@@ -325,6 +325,7 @@ def _write_arrays(path: str, arrays: Mapping[str, Any]) -> None:
             file.write(part)
 
 
+@_options.of("run-module")
 def run(
     module: Module,
     function: str,
@@ -332,7 +333,7 @@ def run(
     device: str | None = None,
     parameters: Parameters | None = None,
     timeout: float | None = None,
-    **flags: Any,
+    **flags: Unpack[_flags.RunModule],
 ) -> list[Result]:
     """Loads a compiled module (``.vmfb``) in another process, and calls a function once, as :func:`load`
     does. Returns its results: numpy arrays, and numbers where a function returns scalars."""
@@ -340,6 +341,7 @@ def run(
         return program[function](*arrays)
 
 
+@_options.of("run-module")
 def record(
     module: Module,
     function: str,
@@ -348,7 +350,7 @@ def record(
     device: str | None = None,
     parameters: Parameters | None = None,
     timeout: float | None = None,
-    **flags: Any,
+    **flags: Unpack[_flags.RunModule],
 ) -> Capture:
     """Calls a function as :func:`run` does, records its device work to ``out``, and opens that capture. The
     results are in it, as host reads."""
@@ -358,9 +360,10 @@ def record(
     # Two recorders of one path would write into one file: each has its own, and the last to end has the name.
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
     os.close(descriptor)
-    given = {"device": device, "parameters": parameters, "timeout": timeout, **flags}
+    given = {**flags, "device_replay_output": temporary}
     try:
-        run(module, function, *arrays, device_replay_output=temporary, **given)
+        with _load(module, device, parameters, "process", timeout, given, is_whole=True) as program:
+            program[function](*arrays)
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -127,8 +127,10 @@ class _Source:
 class Conversation:
     """Work that asks this process. ``result`` is what the work returned."""
 
-    def __init__(self, work: _rehal.Conversation) -> None:
+    def __init__(self, work: _rehal.Conversation, verb: str = "") -> None:
         self.result: Any = None
+        #: The verb of a worker, for errors.
+        self.verb = verb
         self._work = work
         self._process = os.getpid()
         self._lock = threading.Lock()
@@ -148,9 +150,7 @@ class Conversation:
 
     def _check_process(self) -> None:
         if not self.is_own:
-            raise Error(
-                "FAILED_PRECONDITION", "it belongs to the process that this one was forked from"
-            )
+            raise Error("FAILED_PRECONDITION", "it belongs to the process that this one was forked from")
 
     def next(self) -> dict[str, Any] | None:
         """The next question; ``None`` at the end of the work, whose error is raised."""
@@ -177,14 +177,14 @@ class Conversation:
         (how, number, _, stderr), answer = outcome
         if how == "interrupt":
             return None
-        crashed = _tool.crash(how, number, stderr)
+        crashed = _tool.crash(how, number, stderr, self.verb)
         if crashed is not None:
             raise crashed
         document = None if answer is None else json.loads(answer)
         if number != 0 and (document is None or "code" in document):
             if document is not None:
-                raise Error._of_json(document)
-            raise Error._of_report(stderr.decode(errors="replace"))
+                raise Error._of_json(document, self.verb)
+            raise Error._of_report(stderr.decode(errors="replace"), self.verb)
         return None if document is None else (document, number)
 
     def answer(self, answer: Any) -> None:
@@ -291,7 +291,7 @@ def converse(
     follows each answer."""
     text = json.dumps(request)
     return Conversation(
-        _rehal.Conversation.with_worker(_tool.binary(), arguments, text, timeout, is_whole)
+        _rehal.Conversation.with_worker(_tool.binary(), arguments, text, timeout, is_whole), arguments[0]
     )
 
 

@@ -257,6 +257,45 @@ class Redaction(Report):
         return "replaced bytes", _descending(self._json["types"])
 
 
+class Races(Report):
+    """Which operations race with each other."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no race was found."""
+        return bool(self._json["count"] == 0)
+
+
+class Reduction(Report):
+    """What was left out of a capture, which still passes its check."""
+
+
+class Benchmark(Report):
+    """The times of replays. Those of a replacement are in ``replays``; others are rows of ``benchmarks``."""
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A data frame with a row per benchmark."""
+        import pandas
+
+        return pandas.DataFrame(self._json["benchmarks"])
+
+    def _bars(self) -> tuple[str, list[tuple[str, float]]]:
+        rows = self._json.get("benchmarks", [])
+        unit = rows[0]["time_unit"] if rows else "ns"
+        return f"time in {unit}", [(it["name"], it["real_time"]) for it in rows]
+
+
+class Executables(Report):
+    """The executables of a program, a module or a capture, with their functions."""
+
+    def _bars(self) -> tuple[str, list[tuple[str, float]]]:
+        return "bytes", [(it["name"], it["bytes"]) for it in self._json["executables"]]
+
+
+class Substitution(Report):
+    """What was replaced in a module."""
+
+
 class Profile(Sequence[Node]):
     """Rows of a profile's report."""
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
-from . import _slot, _tool
+from . import _options, _slot, _tool
 from ._capture import Capture, path_of
 from ._errors import Crash, Error
 from ._report import Node, _page_of, _rows_of
@@ -21,6 +21,9 @@ from .executors import Executor, local
 
 if TYPE_CHECKING:
     import pandas
+    from typing_extensions import Unpack
+
+    from . import _flags
 
 #: Outcomes after which the next sweep tries a task again.
 _AGAIN = ("crashed", "lost")
@@ -294,6 +297,7 @@ def _change(row: Node, before: Node | None) -> str:
     return change
 
 
+@_options.of("compare")
 def sweep(
     captures: Union[_tool.StrPath, Capture, Iterable[Union[_tool.StrPath, Capture]]],
     functions: Union[str, Iterable[str]],
@@ -302,7 +306,7 @@ def sweep(
     *,
     out: _tool.StrPath = "sweep",
     executor: Executor | None = None,
-    **flags: Any,
+    **flags: Unpack[_flags.Compare],
 ) -> Sweep:
     """Compares each candidate with each function of each capture on each device, as :meth:`Capture.compare`.
     One alone need not be a list.
@@ -337,19 +341,26 @@ def _plan(
     functions: Any,
     candidates: Any,
     devices: Any,
-    flags: dict[str, Any],
+    flags: Mapping[str, Any],
 ) -> Iterator[Task]:
     opened = [Capture(path_of(capture)) for capture in _listed(captures)]
     digests = {capture.path: capture.digest() for capture in opened}
     paths = [Path(os.fspath(path)).absolute() for path in _listed(candidates)]
     named = [(str(path), hashlib.blake2b(path.read_bytes()).hexdigest()) for path in paths]
-    given = {name: os.fspath(it) if isinstance(it, os.PathLike) else it for name, it in flags.items()}
+    given = {name: _plain(it) for name, it in flags.items() if it is not None}
     placed = [(device, None) if isinstance(device, str) else device for device in _listed(devices)]
     tasks = itertools.product(opened, _listed(functions), named, placed)
     for capture, function, (path, code), (device, label) in tasks:
         inputs = json.dumps([digests[capture.path], function, code, device, label, given], sort_keys=True)
         id = hashlib.blake2b(inputs.encode(), digest_size=16).hexdigest()
         yield Task(id, capture.path, function, path, device, given, label)
+
+
+def _plain(value: Any) -> Any:
+    """An option as JSON has it."""
+    if isinstance(value, (list, tuple)):
+        return [_plain(it) for it in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else _tool.plain(value)
 
 
 def _listed(values: Any) -> list[Any]:

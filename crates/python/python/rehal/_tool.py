@@ -85,7 +85,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def crash(how: str, number: int, stderr: bytes) -> Error | None:
+def crash(how: str, number: int, stderr: bytes, verb: str) -> Error | None:
     """The exception for a process that did not end as a tool ends; ``None`` for one that did."""
     said = stderr.decode(errors="replace").strip()
     if how == "time":
@@ -95,7 +95,7 @@ def crash(how: str, number: int, stderr: bytes) -> Error | None:
         message = f"the process of the kernels was ended by signal {number} ({name})"
         return Crash("ABORTED", f"{message}\n{said}" if said else message, status=-number)
     if how == "exit" and number == _CRASHED:
-        error = Error._of_report(said)
+        error = Error._of_report(said, verb)
         return Crash(error.code, error.message, error.context, error.advice, status=number)
     return None
 
@@ -103,21 +103,23 @@ def crash(how: str, number: int, stderr: bytes) -> Error | None:
 def run_tool(arguments: list[str], *, timeout: float | None = None) -> tuple[int, bytes, bytes]:
     """Runs a verb in a process of its own. Returns its exit status and its output."""
     how, number, stdout, stderr = _rehal.run_job(binary(), arguments, timeout)
-    crashed = crash(how, number, stderr)
+    crashed = crash(how, number, stderr, arguments[0])
     if crashed is not None:
         raise crashed
     return number, stdout, stderr
 
 
-def report(arguments: list[str], *, timeout: float | None = None) -> tuple[dict[str, Any], int]:
+def report(
+    arguments: list[str], *, timeout: float | None = None, format: str = "--format=json"
+) -> tuple[dict[str, Any], int]:
     """The JSON that a verb prints, and its exit status. An error that it prints is raised."""
-    status, stdout, stderr = run_tool([*arguments[:1], "--format=json", *arguments[1:]], timeout=timeout)
+    status, stdout, stderr = run_tool([*arguments[:1], format, *arguments[1:]], timeout=timeout)
     try:
         document = json.loads(stdout)
     except ValueError:
-        raise Error._of_report(stderr.decode(errors="replace")) from None
+        raise Error._of_report(stderr.decode(errors="replace"), arguments[0]) from None
     if "error" in document and len(document) == 2:
-        raise Error._of_json(document["error"])
+        raise Error._of_json(document["error"], arguments[0])
     return document, status
 
 
@@ -125,5 +127,5 @@ def succeed(arguments: list[str], *, timeout: float | None = None) -> tuple[byte
     """Runs a verb that prints no JSON."""
     status, stdout, stderr = run_tool(arguments, timeout=timeout)
     if status != 0:
-        raise Error._of_report(stderr.decode(errors="replace"))
+        raise Error._of_report(stderr.decode(errors="replace"), arguments[0])
     return stdout, stderr

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
-from . import _replay, _tool
+from . import _options, _replay, _tool
 from ._capture import Capture, path_of
 from ._errors import Error
 from ._report import Node, Report
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from . import _flags
 
 #: The outcomes of variants that are right.
 _RIGHT = ("faster", "not_slower", "cannot_tell", "slower")
@@ -38,6 +43,7 @@ class Tuning(Report):
         return {0: "faster", 2: "wrong", 3: "slower", 4: "cannot tell"}.get(self.status, "failed")
 
 
+@_options.of("tune")
 def tune(
     capture: Union[_tool.StrPath, Capture],
     function: str,
@@ -45,7 +51,7 @@ def tune(
     *,
     device: str | None = None,
     timeout: float | None = None,
-    **flags: Any,
+    **flags: Unpack[_flags.Tune],
 ) -> Tuning:
     """Tries the points of a space, for which a sampler of the tool chooses the order: as ``rehal tune``."""
     given = {"device": device, "function": function, "space": space, **flags}
@@ -60,6 +66,7 @@ class Tuner:
     receives ``trial.ratio``.
     """
 
+    @_options.of("tune")
     def __init__(
         self,
         capture: Union[_tool.StrPath, Capture],
@@ -68,7 +75,7 @@ class Tuner:
         *,
         device: str | None = None,
         timeout: float | None = None,
-        **flags: Any,
+        **flags: Unpack[_flags.Tune],
     ) -> None:
         given = {"device": device, "function": function, "space": os.path.abspath(space), **flags}
         arguments = ["tune", *_tool.to_flags(given), "--", path_of(capture)]
@@ -93,7 +100,7 @@ class Tuner:
             self._conversation.answer({"point": dict(point)})
             question = self._next()
         if "refused" in question:
-            raise Error._of_json(question["refused"])
+            raise Error._of_json(question["refused"], "tune")
         trial = Trial(question["trial"])
         self.trials.append(trial)
         return trial
