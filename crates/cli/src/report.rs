@@ -10,8 +10,9 @@ use std::path::Path;
 
 use rehal_base::{Error, FileKind, Result};
 use rehal_bench::Host;
+pub(crate) use rehal_session::Rows;
 use rehal_session::{CaptureBytes, DeviceGroup, capture_digest};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
 use crate::table::{Layout, quoted};
@@ -183,18 +184,6 @@ impl Invocation {
     fn write_json<R: Report>(&self, report: &R, subject: Subject<'_>, out: impl Write) -> io::Result<()> {
         let document = Document { header: self.origin.header(R::SCHEMA, subject), report };
         write_json(&document, R::IS_ON_A_LINE, out)
-    }
-}
-
-/// Rows of JSON, each made when it is written, since a report may have millions.
-pub(crate) struct Rows<'a, T, R> {
-    pub of: &'a [T],
-    pub row: fn(&'a T) -> R,
-}
-
-impl<T, R: Serialize> Serialize for Rows<'_, T, R> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.of.iter().map(self.row))
     }
 }
 

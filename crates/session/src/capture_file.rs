@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode};
 use rehal_capture::{
-    Capture, CaptureBytes, ChecksumState, Damage, FileReferenceType, ObjectType, OpenOptions, Payload,
-    RecordType, Tear, Version,
+    Capture, CaptureBytes, ChecksumState, Damage, FileReferenceType, ObjectType, OpenOptions, OperationCode,
+    Payload, RecordType, Tear, Version,
 };
 use rehal_hal::DeviceGroup;
 use rehal_replay::dump::{self, Progress};
@@ -175,6 +175,27 @@ impl CaptureFile {
         self.capture()
             .and_then(|capture| Survey::from_capture(&self.bytes, &capture, progress))
             .map_err(|error| self.blame_damage(error))
+    }
+
+    /// The code of the executable with this id, which its record is verified for.
+    pub fn executable_code(&self, id: u64) -> Result<&[u8]> {
+        let find = |capture: Capture<'_>| -> Result<Option<(usize, usize)>> {
+            for record in capture.records() {
+                let record = record?;
+                let is_made = record.operation() == OperationCode::EXECUTABLE_CACHE_PREPARE_EXECUTABLE
+                    && record.header.related_object_id.get() == id
+                    && record.header.status_code.get() == 0;
+                if is_made && let Payload::ExecutablePrepare(it) = record.payload()? {
+                    let start = it.data.as_ptr().addr() - self.bytes.as_slice().as_ptr().addr();
+                    return Ok(Some((start, it.data.len())));
+                }
+            }
+            Ok(None)
+        };
+        let found = self.capture().and_then(find).map_err(|error| self.blame_damage(error))?;
+        let (start, length) =
+            found.ok_or_else(|| Error::not_found(format!("the capture has no executable {id}")))?;
+        Ok(&self.bytes.as_slice()[start..start + length])
     }
 
     /// The paths of its external files, as captured, without those of records after a corrupt one. Verifies

@@ -255,6 +255,12 @@ impl DeviceOptions {
         self.plugins.push(path.into());
     }
 
+    /// Refuses kernels that compute wrong results on a device: see
+    /// [`CommonOptions::refuses_wrong_results`].
+    pub fn refuse_wrong_results(&mut self) {
+        self.drivers.update(|common: &mut CommonOptions| common.refuses_wrong_results = true);
+    }
+
     /// Keeps the buffers of devices apart: see [`CommonOptions::guards_buffers`].
     pub fn guard_buffers(&mut self) {
         self.drivers.update(|common: &mut CommonOptions| common.guards_buffers = true);

@@ -50,6 +50,7 @@ mod profiling;
 mod program;
 mod record_table;
 mod records;
+mod reports;
 mod scope_timer;
 mod survey;
 mod verdict;
@@ -95,6 +96,9 @@ pub use program::{
 };
 pub use record_table::{RecordTable, TextColumn};
 pub use records::{DispatchRow, RecordFilter, RecordRow, Records};
+pub use reports::{
+    ComparisonReport, DiffReport, Findings, Rows, VerifyReport, cache_name, stopped_name, verdict_name,
+};
 pub use scope_timer::{ScopeTimer, dispatch_scope, find_scope};
 pub use survey::{
     ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,

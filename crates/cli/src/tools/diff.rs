@@ -1,10 +1,10 @@
 //! `rehal diff`: tells what differs between two captures.
 
-mod json;
 mod text;
 
 use rehal_base::{ElementType, Result};
-use rehal_session::{CaptureDiff, CaptureFile, DiffOptions};
+use rehal_session::{CaptureFile, DiffOptions, DiffReport};
+use serde::Serialize;
 
 use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, Refusal};
@@ -89,17 +89,16 @@ const REPORT: Group =
 const DIFFERENT: u8 = 2;
 
 /// The contents of a report.
-struct DiffReport<'r> {
-    diff: &'r CaptureDiff,
-    /// The paths of both captures.
-    paths: [String; 2],
+#[derive(Serialize)]
+struct Printed<'r> {
+    #[serde(flatten)]
+    report: DiffReport<'r>,
+    #[serde(skip)]
     max_differences: usize,
-    /// The digests of both captures, for JSON.
-    digests: Option<[String; 2]>,
 }
 
-impl Report for DiffReport<'_> {
-    const SCHEMA: &'static str = "rehal.diff/1";
+impl Report for Printed<'_> {
+    const SCHEMA: &'static str = DiffReport::SCHEMA;
     const IS_ON_A_LINE: bool = true;
 
     fn text(&self, layout: Layout) -> String {
@@ -121,7 +120,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     let is_json = matches!(format, Format::Json);
     let digests = is_json.then(|| [before, after].map(|capture| hex::encode(capture.digest())));
     let max_differences = flags.get(&MAX_DIFFERENCES);
-    let report = DiffReport { diff: &diff, paths: [path(0), path(1)], max_differences, digests };
+    let report = DiffReport { diff: &diff, paths: [path(0), path(1)], digests };
+    let report = Printed { report, max_differences };
     // Each capture has its digest beside its path.
     invocation.print(&report, format, Subject::default())?;
     if !diff.is_same() {
@@ -134,7 +134,8 @@ fn run(invocation: &Invocation) -> Result<()> {
 pub(super) fn reports(before: &CaptureFile, after: &CaptureFile) -> Result<[String; 2]> {
     let diff = before.diff(after, &DiffOptions::default(), &mut |_| {})?;
     let paths = ["before".into(), "after".into()];
-    formats(&DiffReport { diff: &diff, paths, max_differences: 100, digests: None })
+    let report = DiffReport { diff: &diff, paths, digests: None };
+    formats(&Printed { report, max_differences: 100 })
 }
 
 /// A type whose elements are whole bytes.

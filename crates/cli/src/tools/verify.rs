@@ -1,9 +1,6 @@
 //! `rehal verify`: compares a replay with a ledger, or with another replay.
 
-mod findings;
 mod text;
-
-pub(super) use findings::Findings;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +9,7 @@ use std::time::{Duration, Instant};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_session::{
     CaptureOptions, CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES,
-    RecordLocation, Replay, Substitution, Tolerance, Unmatched, Verification, VerifyOptions, VerifySides,
+    RecordLocation, Replay, Substitution, Tolerance, Verification, VerifyOptions, VerifyReport, VerifySides,
     WorkgroupSchedule, verify_against, verify_captures, verify_elements, verify_lockstep, watch_memory,
 };
 
@@ -556,8 +553,7 @@ pub(super) fn first_difference(outcome: &Verification) -> Option<String> {
 #[derive(Serialize)]
 struct FoundReport<'a> {
     #[serde(flatten)]
-    findings: Findings<'a>,
-    unmatched: &'a [Unmatched],
+    report: VerifyReport<'a>,
     #[serde(skip)]
     found: &'a Found,
 }
@@ -565,12 +561,12 @@ struct FoundReport<'a> {
 impl<'a> FoundReport<'a> {
     fn new(found: &'a Found) -> Self {
         let (Found::Compared(outcome) | Found::Watched(outcome) | Found::Memory(outcome)) = found;
-        Self { findings: Findings::from_verification(outcome), unmatched: &outcome.unmatched, found }
+        Self { report: VerifyReport::from_verification(outcome), found }
     }
 }
 
 impl Report for FoundReport<'_> {
-    const SCHEMA: &'static str = "rehal.verify/1";
+    const SCHEMA: &'static str = VerifyReport::SCHEMA;
     const IS_ON_A_LINE: bool = true;
 
     fn text(&self, layout: Layout) -> String {

@@ -6,7 +6,7 @@ use rehal_base::{Context, Error, Result, plural};
 use rehal_bench::{Conditions, Pulse};
 use rehal_session::{
     Code, FunctionNames, FunctionTiming, Interval, KernelTimes, PairOptions, Plan, Replay, ReplayComparison,
-    Selector, Substitution, Timing, TimingVerdict, compare_replays, find_scope,
+    Selector, Substitution, Timing, TimingVerdict, compare_replays, find_scope, stopped_name, verdict_name,
 };
 use serde::Serialize;
 
@@ -219,7 +219,7 @@ struct Machine<'a> {
 }
 
 fn verdict<S: serde::Serializer>(verdict: &Option<TimingVerdict>, serializer: S) -> Result<S::Ok, S::Error> {
-    verdict.map(compare::verdict).serialize(serializer)
+    verdict.map(verdict_name).serialize(serializer)
 }
 
 /// The verdict as text.
@@ -258,7 +258,7 @@ impl<'a> Compared<'a> {
             pair_count: whole.pair_count,
             preempted_pair_count: whole.preempted_count,
             batch_count: whole.batch_count,
-            stopped: compare::stopped(whole.stopped),
+            stopped: stopped_name(whole.stopped),
             elapsed_ns: whole.elapsed.as_nanos() as u64,
             is_checked: false,
             timed_by: comparison.times.map(|it| match it {

@@ -7,7 +7,8 @@ use rehal_base::plural;
 use rehal_bench::Conditions;
 use rehal_bench::stats::Interval;
 use rehal_session::{
-    CacheState, CompareOptions, Comparison, ShapeTiming, Stopped, Timing, TimingVerdict, Verification,
+    CompareOptions, Comparison, ComparisonReport, ShapeTiming, Stopped, Timing, TimingVerdict, Verification,
+    cache_name,
 };
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -15,10 +16,10 @@ use serde_json::Value;
 use super::candidates::Candidate;
 use super::report::{CandidateReport, Outcome};
 use crate::output::escaped;
-use crate::report::{Report, Rows};
+use crate::report::Report;
 use crate::table::{Column, Layout, Table};
 use crate::tools::profile_compare::time;
-use crate::tools::verify::{self, Findings};
+use crate::tools::verify;
 
 /// Shapes that the text lists.
 const MAX_SHAPES: usize = 10;
@@ -98,7 +99,7 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
     };
     line(
         text,
-        cache(timing.cache),
+        cache_name(timing.cache),
         &format!(
             "{}: {:.4} of the {base} time ({interval}), {} instead of {}",
             told(timing.verdict()),
@@ -223,7 +224,7 @@ pub(super) fn summary(comparison: &Comparison) -> String {
         let interval =
             timing.interval.map(|it| format!(" ({:.3} to {:.3})", it.low, it.high)).unwrap_or_default();
         let verdict = told(timing.verdict());
-        format!("{} {:.3}{interval} {verdict}", cache(timing.cache), timing.ratio)
+        format!("{} {:.3}{interval} {verdict}", cache_name(timing.cache), timing.ratio)
     });
     timings.collect::<Vec<_>>().join("; ")
 }
@@ -251,7 +252,7 @@ fn objects<S: Serializer>(reports: &[CandidateReport], serializer: S) -> Result<
 }
 
 impl Report for Compared<'_> {
-    const SCHEMA: &'static str = "rehal.compare/1";
+    const SCHEMA: &'static str = ComparisonReport::SCHEMA;
     const IS_ON_A_LINE: bool = true;
 
     fn text(&self, layout: Layout) -> String {
@@ -277,12 +278,8 @@ struct Row<'a> {
     is_slower: Option<bool>,
     /// `None` if it was compared; the fields below are `None` if it was not.
     error: Option<&'a str>,
-    verification: Option<Findings<'a>>,
-    memory: Option<Findings<'a>>,
-    workgroups: Option<Findings<'a>>,
-    after_timing: Option<Findings<'a>>,
-    not_reproduced: Option<&'a str>,
-    timings: Option<Rows<'a, Timing, TimingRow<'a>>>,
+    #[serde(flatten)]
+    comparison: ComparisonReport<'a>,
 }
 
 impl Row<'_> {
@@ -301,12 +298,7 @@ pub(super) fn row(candidate: &Candidate, comparison: &Comparison) -> Value {
         outcome: if is_right { Outcome::Right } else { Outcome::Wrong }.name(),
         is_slower: if is_right { comparison.is_slower() } else { None },
         error: None,
-        verification: Some(Findings::from_verification(&comparison.verification)),
-        memory: comparison.memory.as_ref().map(Findings::from_verification),
-        workgroups: comparison.workgroups.as_ref().map(Findings::from_verification),
-        after_timing: comparison.after_timing.as_ref().map(Findings::from_verification),
-        not_reproduced: comparison.not_reproduced.as_deref(),
-        timings: Some(Rows { of: &comparison.timings, row: timing }),
+        comparison: ComparisonReport::from_comparison(comparison),
     };
     row.value()
 }
@@ -318,116 +310,13 @@ pub(super) fn row_without_result(path: &str, outcome: Outcome, error: &str) -> V
         outcome: outcome.name(),
         is_slower: None,
         error: Some(error),
-        verification: None,
-        memory: None,
-        workgroups: None,
-        after_timing: None,
-        not_reproduced: None,
-        timings: None,
+        comparison: ComparisonReport::default(),
     };
     row.value()
 }
 
-#[derive(Serialize)]
-struct TimingRow<'a> {
-    cache: &'static str,
-    verdict: &'static str,
-    ratio: f64,
-    ratio_interval: Option<Interval>,
-    margin: f64,
-    pair_count: u64,
-    preempted_pair_count: u64,
-    batch_count: u64,
-    resolution_ns: f64,
-    statistic: &'static str,
-    clock_error: f64,
-    timed_by: &'static str,
-    stopped: &'static str,
-    elapsed_ns: u64,
-    shapes: Rows<'a, ShapeTiming, ShapeRow<'a>>,
-    machine: Machine<'a>,
-}
-
-#[derive(Serialize)]
-struct ShapeRow<'a> {
-    record: u32,
-    occurrence: u64,
-    count: u64,
-    captured_ns: f64,
-    replaced_ns: f64,
-    ratio: f64,
-    ratio_interval: Option<Interval>,
-    varied_bindings: &'a [u32],
-}
-
-#[derive(Serialize)]
-struct Machine<'a> {
-    frequency_hz: Option<(u64, u64)>,
-    steal: Option<f64>,
-    other_cpus: Option<f64>,
-    migrations: Option<u64>,
-    warnings: &'a [String],
-}
-
-fn timing(it: &Timing) -> TimingRow<'_> {
-    let conditions = &it.conditions;
-    TimingRow {
-        cache: cache(it.cache),
-        verdict: verdict(it.verdict()),
-        ratio: it.ratio,
-        ratio_interval: it.interval,
-        margin: it.margin,
-        pair_count: it.pair_count,
-        preempted_pair_count: it.preempted_count,
-        batch_count: it.batch_count,
-        resolution_ns: it.resolution_ns,
-        statistic: if it.is_averaged { "mean" } else { "shortest" },
-        clock_error: it.clock_error,
-        timed_by: if it.is_device_time { "device" } else { "host" },
-        stopped: stopped(it.stopped),
-        elapsed_ns: it.elapsed.as_nanos() as u64,
-        shapes: Rows { of: &it.shapes, row: shape },
-        machine: Machine {
-            frequency_hz: conditions.frequency_hz,
-            steal: conditions.steal,
-            other_cpus: conditions.other_cpus,
-            migrations: conditions.migrations,
-            warnings: &conditions.warnings,
-        },
-    }
-}
-
-fn shape(it: &ShapeTiming) -> ShapeRow<'_> {
-    ShapeRow {
-        record: it.shape.record,
-        occurrence: it.shape.occurrence,
-        count: it.shape.count,
-        captured_ns: it.captured_ns,
-        replaced_ns: it.replaced_ns,
-        ratio: it.ratio,
-        ratio_interval: it.interval,
-        varied_bindings: &it.varied_bindings,
-    }
-}
-
 pub(super) fn name(candidate: &Candidate) -> String {
     escaped(&candidate.path.display().to_string())
-}
-
-fn cache(cache: CacheState) -> &'static str {
-    match cache {
-        CacheState::Warm => "warm",
-        CacheState::Cold => "cold",
-    }
-}
-
-pub(in crate::tools) fn verdict(verdict: TimingVerdict) -> &'static str {
-    match verdict {
-        TimingVerdict::Faster => "faster",
-        TimingVerdict::Slower => "slower",
-        TimingVerdict::NotSlower => "not_slower",
-        TimingVerdict::CannotTell => "cannot_tell",
-    }
 }
 
 /// A verdict in the text.
@@ -440,17 +329,7 @@ pub(in crate::tools) fn told(verdict: TimingVerdict) -> &'static str {
     }
 }
 
-/// What ended the sampling.
-pub(in crate::tools) fn stopped(stopped: Stopped) -> &'static str {
-    match stopped {
-        Stopped::Precise => "precision",
-        Stopped::FarSlower => "far_slower",
-        Stopped::OutOfTime => "max_time",
-        Stopped::Interrupted => "interrupted",
-    }
-}
-
-/// The same in the text.
+/// What ended the sampling, in the text.
 pub(in crate::tools) fn why_stopped(stopped: Stopped) -> &'static str {
     match stopped {
         Stopped::Precise => "stopped because the interval is narrow enough",

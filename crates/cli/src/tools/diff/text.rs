@@ -8,7 +8,7 @@ use rehal_session::{
     FieldValue, FunctionChange, OperationChange, ScopePath,
 };
 
-use super::DiffReport;
+use super::Printed;
 use crate::output::escaped;
 
 /// Maximum number of different values to print of one field.
@@ -17,10 +17,10 @@ const MAX_VALUES: usize = 3;
 const MAX_FIELDS: usize = 12;
 
 /// The report for people.
-pub(super) fn show(report: &DiffReport<'_>) -> String {
-    let diff = report.diff;
+pub(super) fn show(report: &Printed<'_>) -> String {
+    let diff = report.report.diff;
     let mut text = head(report);
-    for (path, capture) in report.paths.iter().zip([&diff.before, &diff.after]) {
+    for (path, capture) in report.report.paths.iter().zip([&diff.before, &diff.after]) {
         ends(&mut text, path, capture);
     }
     for sentence in &diff.undetermined {
@@ -39,8 +39,8 @@ pub(super) fn show(report: &DiffReport<'_>) -> String {
     text
 }
 
-fn head(report: &DiffReport<'_>) -> String {
-    let diff = report.diff;
+fn head(report: &Printed<'_>) -> String {
+    let diff = report.report.diff;
     if diff.is_same() {
         return format!("the same: {}\n", plural(diff.same_count, "operation"));
     }
@@ -89,8 +89,8 @@ fn objects(text: &mut String, before: &DiffedCapture, after: &DiffedCapture) {
     }
 }
 
-fn scopes(text: &mut String, report: &DiffReport<'_>) {
-    let scopes = &report.diff.scopes;
+fn scopes(text: &mut String, report: &Printed<'_>) {
+    let scopes = &report.report.diff.scopes;
     if scopes.is_empty() {
         return;
     }
@@ -107,8 +107,8 @@ fn path(path: &ScopePath) -> String {
     names.join("/")
 }
 
-fn executables(text: &mut String, report: &DiffReport<'_>) {
-    let executables = &report.diff.executables;
+fn executables(text: &mut String, report: &Printed<'_>) {
+    let executables = &report.report.diff.executables;
     if executables.is_empty() {
         return;
     }
@@ -182,8 +182,8 @@ fn changes(text: &mut String, fields: &[FieldChange], indent: &str) {
     }
 }
 
-fn operations(text: &mut String, report: &DiffReport<'_>) {
-    let operations = &report.diff.operations;
+fn operations(text: &mut String, report: &Printed<'_>) {
+    let operations = &report.report.diff.operations;
     if operations.is_empty() {
         return;
     }
@@ -285,7 +285,7 @@ fn data(it: &DataDifference) -> String {
     text
 }
 
-fn more(text: &mut String, count: usize, report: &DiffReport<'_>) {
+fn more(text: &mut String, count: usize, report: &Printed<'_>) {
     if let Some(count @ 1..) = count.checked_sub(report.max_differences) {
         let _ = writeln!(text, "  ... and {count} more (--max_differences, or --format=json for all)");
     }

@@ -1,14 +1,14 @@
-//! The report as JSON.
+//! What a verification found, as JSON.
 
-use rehal_session::{
+use rehal_tune::{
     Difference, ElementDifference, ElementDifferences, HistogramBin, NumberSummary, OutOfBoundsWrite,
-    Outcome, Place, TypeSource, Verification,
+    Outcome, Place, TypeSource, Unmatched, Verification,
 };
 use serde::{Serialize, Serializer};
 
-/// What a verification found, also as a part of the report of `rehal compare`.
+/// What a verification found; see the guide of `rehal verify`. A comparison has several.
 #[derive(Serialize)]
-pub(in crate::tools) struct Findings<'a> {
+pub struct Findings<'a> {
     outcome: &'static str,
     dispatch_count: u64,
     read_count: u64,
@@ -33,6 +33,24 @@ pub(in crate::tools) struct Findings<'a> {
     depends_on_order: bool,
 }
 
+/// The whole report of a verification.
+#[derive(Serialize)]
+pub struct VerifyReport<'a> {
+    #[serde(flatten)]
+    findings: Findings<'a>,
+    unmatched: &'a [Unmatched],
+}
+
+impl<'a> VerifyReport<'a> {
+    /// Name and version of its JSON.
+    pub const SCHEMA: &'static str = "rehal.verify/1";
+
+    /// The report of a verification.
+    pub fn from_verification(it: &'a Verification) -> Self {
+        Self { findings: Findings::from_verification(it), unmatched: &it.unmatched }
+    }
+}
+
 #[derive(Serialize)]
 struct FunctionType<'a> {
     function: &'a str,
@@ -47,8 +65,9 @@ struct InferredType<'a> {
 }
 
 impl<'a> Findings<'a> {
-    pub(in crate::tools) fn from_verification(it: &'a Verification) -> Self {
-        let function_type = |function: &'a str, element_type: rehal_session::ElementType| FunctionType {
+    /// The findings of a verification.
+    pub fn from_verification(it: &'a Verification) -> Self {
+        let function_type = |function: &'a str, element_type: rehal_base::ElementType| FunctionType {
             function,
             element_type: element_type.to_string(),
         };

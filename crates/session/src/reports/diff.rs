@@ -1,16 +1,31 @@
-//! The report as JSON.
+//! The differences of two captures as JSON.
 
 use std::collections::BTreeMap;
 
-use rehal_session::{
-    ChangeKind, DataDifference, DiffedCapture, DiffedExecutable, ElementDifference, ElementDifferences,
-    ExecutableChange, FieldChange, FieldValue, FunctionChange, Occurrence, OperationChange, Range,
-    ScopeChange,
+use rehal_base::Range;
+use rehal_tune::{
+    CaptureDiff, ChangeKind, DataDifference, DiffedCapture, DiffedExecutable, ElementDifference,
+    ElementDifferences, ExecutableChange, FieldChange, FieldValue, FunctionChange, Occurrence,
+    OperationChange, ScopeChange,
 };
 use serde::{Serialize, Serializer};
 
-use super::DiffReport;
-use crate::report::Rows;
+use super::Rows;
+
+/// The differences of two captures; see the guide of `rehal diff`.
+pub struct DiffReport<'r> {
+    /// What differs.
+    pub diff: &'r CaptureDiff,
+    /// The paths of both captures.
+    pub paths: [String; 2],
+    /// The digests of both captures, if they are known.
+    pub digests: Option<[String; 2]>,
+}
+
+impl DiffReport<'_> {
+    /// Name and version of its JSON.
+    pub const SCHEMA: &'static str = "rehal.diff/1";
+}
 
 impl Serialize for DiffReport<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,0 +1,145 @@
+//! The comparison of a kernel with a replacement, as JSON.
+
+use rehal_bench::stats::Interval;
+use rehal_tune::{CacheState, Comparison, ShapeTiming, Stopped, Timing, TimingVerdict};
+use serde::Serialize;
+
+use super::{Findings, Rows};
+
+/// How a replacement compares; see the guide of `rehal compare`. All is `None` if it was not compared.
+#[derive(Default, Serialize)]
+pub struct ComparisonReport<'a> {
+    verification: Option<Findings<'a>>,
+    memory: Option<Findings<'a>>,
+    workgroups: Option<Findings<'a>>,
+    after_timing: Option<Findings<'a>>,
+    not_reproduced: Option<&'a str>,
+    timings: Option<Rows<'a, Timing, TimingRow<'a>>>,
+}
+
+impl<'a> ComparisonReport<'a> {
+    /// Name and version of its JSON.
+    pub const SCHEMA: &'static str = "rehal.compare/1";
+
+    /// The report of a comparison.
+    pub fn from_comparison(it: &'a Comparison) -> Self {
+        Self {
+            verification: Some(Findings::from_verification(&it.verification)),
+            memory: it.memory.as_ref().map(Findings::from_verification),
+            workgroups: it.workgroups.as_ref().map(Findings::from_verification),
+            after_timing: it.after_timing.as_ref().map(Findings::from_verification),
+            not_reproduced: it.not_reproduced.as_deref(),
+            timings: Some(Rows { of: &it.timings, row: timing }),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct TimingRow<'a> {
+    cache: &'static str,
+    verdict: &'static str,
+    ratio: f64,
+    ratio_interval: Option<Interval>,
+    margin: f64,
+    pair_count: u64,
+    preempted_pair_count: u64,
+    batch_count: u64,
+    resolution_ns: f64,
+    statistic: &'static str,
+    clock_error: f64,
+    timed_by: &'static str,
+    stopped: &'static str,
+    elapsed_ns: u64,
+    shapes: Rows<'a, ShapeTiming, ShapeRow<'a>>,
+    machine: Machine<'a>,
+}
+
+#[derive(Serialize)]
+struct ShapeRow<'a> {
+    record: u32,
+    occurrence: u64,
+    count: u64,
+    captured_ns: f64,
+    replaced_ns: f64,
+    ratio: f64,
+    ratio_interval: Option<Interval>,
+    varied_bindings: &'a [u32],
+}
+
+#[derive(Serialize)]
+struct Machine<'a> {
+    frequency_hz: Option<(u64, u64)>,
+    steal: Option<f64>,
+    other_cpus: Option<f64>,
+    migrations: Option<u64>,
+    warnings: &'a [String],
+}
+
+fn timing(it: &Timing) -> TimingRow<'_> {
+    let conditions = &it.conditions;
+    TimingRow {
+        cache: cache_name(it.cache),
+        verdict: verdict_name(it.verdict()),
+        ratio: it.ratio,
+        ratio_interval: it.interval,
+        margin: it.margin,
+        pair_count: it.pair_count,
+        preempted_pair_count: it.preempted_count,
+        batch_count: it.batch_count,
+        resolution_ns: it.resolution_ns,
+        statistic: if it.is_averaged { "mean" } else { "shortest" },
+        clock_error: it.clock_error,
+        timed_by: if it.is_device_time { "device" } else { "host" },
+        stopped: stopped_name(it.stopped),
+        elapsed_ns: it.elapsed.as_nanos() as u64,
+        shapes: Rows { of: &it.shapes, row: shape },
+        machine: Machine {
+            frequency_hz: conditions.frequency_hz,
+            steal: conditions.steal,
+            other_cpus: conditions.other_cpus,
+            migrations: conditions.migrations,
+            warnings: &conditions.warnings,
+        },
+    }
+}
+
+fn shape(it: &ShapeTiming) -> ShapeRow<'_> {
+    ShapeRow {
+        record: it.shape.record,
+        occurrence: it.shape.occurrence,
+        count: it.shape.count,
+        captured_ns: it.captured_ns,
+        replaced_ns: it.replaced_ns,
+        ratio: it.ratio,
+        ratio_interval: it.interval,
+        varied_bindings: &it.varied_bindings,
+    }
+}
+
+/// The state of caches in JSON.
+pub fn cache_name(cache: CacheState) -> &'static str {
+    match cache {
+        CacheState::Warm => "warm",
+        CacheState::Cold => "cold",
+    }
+}
+
+/// A verdict on times in JSON.
+pub fn verdict_name(verdict: TimingVerdict) -> &'static str {
+    match verdict {
+        TimingVerdict::Faster => "faster",
+        TimingVerdict::Slower => "slower",
+        TimingVerdict::NotSlower => "not_slower",
+        TimingVerdict::CannotTell => "cannot_tell",
+    }
+}
+
+/// What ended the sampling, in JSON.
+pub fn stopped_name(stopped: Stopped) -> &'static str {
+    match stopped {
+        Stopped::Precise => "precision",
+        Stopped::FarSlower => "far_slower",
+        Stopped::OutOfTime => "max_time",
+        Stopped::Interrupted => "interrupted",
+    }
+}
