@@ -123,7 +123,15 @@ fn document() -> Result<PathBuf> {
     // The whole workspace at once: crates that are documented one by one have dependencies with other
     // features, which are checked again.
     let status = Command::new("cargo")
-        .args(["doc", "--quiet", "--no-deps", "--lib", "--workspace", "--features", "rehal/vulkan"])
+        .args([
+            "doc",
+            "--quiet",
+            "--no-deps",
+            "--lib",
+            "--workspace",
+            "--features",
+            "rehal/vulkan,rehal/tune",
+        ])
         .env("RUSTDOC", &script)
         .env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json --cap-lints=allow")
         .current_dir(root())

@@ -256,6 +256,9 @@ typedef struct rehal_function_info_t {
 rehal_error_t* rehal_capture_function(const rehal_capture_t* capture, size_t executable, size_t function,
                                       rehal_function_info_t* info);
 
+/* The code of an executable, by index: bytes of the capture, where they are. */
+rehal_error_t* rehal_capture_executable_code(const rehal_capture_t* capture, size_t index, rehal_bytes_t* code);
+
 typedef struct rehal_file_info_t {
   size_t size;
   uint64_t id;
@@ -283,6 +286,71 @@ typedef rehal_error_t* (*rehal_write_t)(void* user, rehal_bytes_t bytes);
 /* Prints all records, as `iree-dump-replay` does. The whole capture is checked before anything is printed. */
 rehal_error_t* rehal_capture_dump(const rehal_capture_t* capture, rehal_dump_format_t format,
                                   rehal_write_t write, void* user);
+
+/* Records of a capture, in the order of the file. */
+typedef struct rehal_records_t rehal_records_t;
+
+/* Which records: those that all of these patterns select, with * and ?. Empty ones select all. */
+typedef struct rehal_record_filter_t {
+  size_t size;
+  /* The type of the record, or its kind. */
+  rehal_string_t kind;
+  /* The name of a dispatched function, or its ordinal, such as #0. */
+  rehal_string_t function;
+  /* The name of an open scope. */
+  rehal_string_t scope;
+} rehal_record_filter_t;
+
+/* The place of a record in its capture. */
+typedef struct rehal_record_t {
+  uint64_t ordinal;
+  /* File offset in bytes. */
+  uint64_t offset;
+} rehal_record_t;
+
+typedef struct rehal_record_info_t {
+  size_t size;
+  rehal_record_t record;
+  /* With its header. */
+  uint64_t size_bytes;
+  /* Such as "operation". */
+  rehal_string_t record_type;
+  /* The operation, such as "device.queue_execute", or the type of the object; "none" for other records. */
+  rehal_string_t kind;
+  uint64_t thread_id;
+  /* Ids are 0 for none. */
+  uint64_t device_id;
+  /* The object that the call is made on, or that is described. */
+  uint64_t object_id;
+  /* Another object, such as the one that the call creates. */
+  uint64_t related_id;
+  /* What the call returned: REHAL_STATUS_... */
+  uint32_t status;
+  /* The innermost open scope; empty outside of scopes. */
+  rehal_string_t scope;
+  /* Of a dispatch, or in the table of an execution. */
+  uint32_t binding_count;
+  /* Whether the rest is set. */
+  bool is_dispatch;
+  /* False if the count is read from a buffer. */
+  bool has_workgroup_count;
+  uint64_t executable_id;
+  /* The ordinal of the function. */
+  uint32_t function;
+  /* Empty in captures of version 1.0. */
+  rehal_string_t function_name;
+  uint32_t workgroup_count[3];
+} rehal_record_info_t;
+
+/* The records that a filter selects; all for NULL. They keep the capture. */
+rehal_error_t* rehal_records_create(const rehal_capture_t* capture, const rehal_record_filter_t* filter,
+                                    rehal_records_t** records);
+
+/* The next record, whose texts belong to `records`. `has_record` is false after the last one, and after an
+ * error, such as a damaged record. */
+rehal_error_t* rehal_records_next(const rehal_records_t* records, rehal_record_info_t* info, bool* has_record);
+
+void rehal_records_free(rehal_records_t* records);
 
 /* ---- Devices ----------------------------------------------------------------------------------------- */
 
@@ -382,13 +450,6 @@ rehal_error_t* rehal_replay_create(const rehal_plan_t* plan, const rehal_devices
                                    const rehal_replay_options_t* options, rehal_replay_t** replay);
 
 void rehal_replay_free(rehal_replay_t* replay);
-
-/* The place of a record in its capture. */
-typedef struct rehal_record_t {
-  uint64_t ordinal;
-  /* File offset in bytes. */
-  uint64_t offset;
-} rehal_record_t;
 
 /* Bytes that the program read: its view of the results. */
 typedef struct rehal_host_read_t {
@@ -572,6 +633,88 @@ rehal_error_t* rehal_slice_dispatch(const rehal_replay_t* replay, uint64_t recor
 /* Writes a capture of one entry of a scope with what it reads, like `rehal_slice_dispatch`. */
 rehal_error_t* rehal_slice_scope(const rehal_replay_t* replay, rehal_string_t name, uint64_t occurrence,
                                  rehal_string_t path, rehal_slice_info_t* info);
+
+/* ---- Comparisons ------------------------------------------------------------------------------------- */
+
+/* What a comparison found. */
+typedef struct rehal_report_t rehal_report_t;
+
+/* REHAL_OUTCOME_... */
+typedef uint32_t rehal_outcome_t;
+/* The same, within the tolerances. */
+#define REHAL_OUTCOME_SAME 0
+#define REHAL_OUTCOME_DIFFERENT 1
+/* It cannot be told; the report says why. */
+#define REHAL_OUTCOME_INCONCLUSIVE 2
+
+rehal_error_t* rehal_report_outcome(const rehal_report_t* report, rehal_outcome_t* outcome);
+
+/* All of it, as JSON on a line: the keys of `rehal VERB --format=json` except `header`, and `schema`. It
+ * belongs to the report. */
+rehal_error_t* rehal_report_json(const rehal_report_t* report, rehal_string_t* json);
+
+void rehal_report_free(rehal_report_t* report);
+
+typedef struct rehal_diff_options_t {
+  size_t size;
+  /* The type of the elements of inputs and weights, which are then told with their errors; 0 for bytes. */
+  uint32_t element_type;
+  /* Elements to tell of each difference; 0 for the default. */
+  size_t max_elements;
+} rehal_diff_options_t;
+
+/* What differs between two captures, as `rehal diff` tells it. Runs nothing. */
+rehal_error_t* rehal_capture_diff(const rehal_capture_t* before, const rehal_capture_t* after,
+                                  const rehal_diff_options_t* options, rehal_report_t** report);
+
+/* What a replay is compared with: `expected`, or a ledger, or else the results that the capture has. */
+typedef struct rehal_verify_options_t {
+  size_t size;
+  /* Another replay, of other devices, which runs at the same time: of the same plan with other devices or
+   * executables, or of another capture of the program. */
+  const rehal_replay_t* expected;
+  /* The path of a ledger of the capture. */
+  rehal_string_t ledger;
+  /* How much numbers may differ: "GLOB:TYPE:LIMIT[,LIMIT]", with limits ulp=N, abs=X and rel=X; the last one
+   * that matches counts. */
+  const rehal_string_t* tolerances;
+  size_t tolerance_count;
+  /* The types of what functions write: "[GLOB:]TYPE". */
+  const rehal_string_t* element_types;
+  size_t element_type_count;
+  /* Go on after a difference. */
+  bool keep_going;
+} rehal_verify_options_t;
+
+/* Runs a replay, and compares what each dispatch writes and what the host reads, as `rehal verify` does, which
+ * also watches what replacements access. */
+rehal_error_t* rehal_replay_verify(const rehal_replay_t* replay, const rehal_verify_options_t* options,
+                                   rehal_report_t** report);
+
+typedef struct rehal_compare_options_t {
+  size_t size;
+  /* The URI of the device; empty for the default device. */
+  rehal_string_t device;
+  /* As in `rehal_verify_options_t`. */
+  const rehal_string_t* tolerances;
+  size_t tolerance_count;
+  const rehal_string_t* element_types;
+  size_t element_type_count;
+  /* Timing ends once half the interval of the ratio is at most this fraction of it; 0 for 0.01. */
+  double precision;
+  /* By which fraction of the captured time a replacement may be slower; 0 for 0.05. */
+  double margin;
+  /* The longest time of timing; 0 for a minute. */
+  uint64_t max_time_ns;
+  /* Workgroups may use atomic operations on the same numbers, which are races otherwise. */
+  bool allow_atomics;
+} rehal_compare_options_t;
+
+/* Whether a replacement of the function of this name computes what the captured one does, which the outcome
+ * says, and whether it is faster, as `rehal compare` tells it. Runs both in this process. */
+rehal_error_t* rehal_kernel_compare(const rehal_plan_t* plan, rehal_string_t function,
+                                    const rehal_replacement_t* replacement,
+                                    const rehal_compare_options_t* options, rehal_report_t** report);
 
 /* ---- Recordings -------------------------------------------------------------------------------------- */
 

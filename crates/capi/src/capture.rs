@@ -106,6 +106,11 @@ sized_struct!(
 );
 
 impl Capture {
+    /// The open file.
+    pub fn file(&self) -> &CaptureFile {
+        &self.file
+    }
+
     fn survey(&self) -> Result<&Survey> {
         if let Some(survey) = self.survey.get() {
             return Ok(survey);
@@ -254,6 +259,20 @@ pub unsafe extern "C" fn rehal_capture_function(
             dispatch_count: it.dispatch_count,
         };
         fill(info, &filled)
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_capture_executable_code(
+    capture: *const rehal_capture_t,
+    index: usize,
+    code: *mut rehal_bytes_t,
+) -> *mut rehal_error_t {
+    // SAFETY: as above.
+    guard(|| unsafe {
+        let capture = handle::get(capture)?;
+        let id = at(&capture.survey()?.executables, index, "executable")?.id;
+        crate::structs::put(code, rehal_bytes_t::lend(capture.file.executable_code(id)?))
     })
 }
 

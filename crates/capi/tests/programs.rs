@@ -169,6 +169,23 @@ fn a_child_makes_handles_of_its_own_or_is_refused() {
 }
 
 #[test]
+fn records_are_iterated_and_results_compared() {
+    let (directory, program) = compiled("tests/compare.c");
+    let kernels = [("right", "0.0f"), ("wrong", "1.0f")].map(|(name, offset)| {
+        let library = directory.path().join(format!("{name}.so"));
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-shared", "-fPIC", &format!("-DOFFSET={offset}")]);
+        assert!(compiler.arg(at("tests/kernel.c")).arg("-o").arg(&library).status().unwrap().success());
+        library
+    });
+    let captures = ["add4.add", "control.collatz"]
+        .map(|name| fixture(&format!("captures/{name}.local-sync.ireereplay")));
+    let function = Path::new("add_dispatch_0_elementwise_4_f32");
+    let arguments: [&Path; 5] = [&captures[0], &captures[1], function, &kernels[0], &kernels[1]];
+    assert_eq!(printed(&program, &arguments), "ok\n");
+}
+
+#[test]
 fn a_callback_that_throws_ends_the_process() {
     use std::os::unix::process::ExitStatusExt;
     let (_directory, program) = compiled("tests/throws.cpp");

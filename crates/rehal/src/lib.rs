@@ -12,6 +12,7 @@
 //! | [`device`] | Open devices, and give them work. |
 //! | [`kernel`] | The kernels of a capture; an executable by itself; slices. |
 //! | [`profile`] | What did the devices do, and for how long? |
+//! | `tune` | Are results the same? Is a replacement of a kernel right, and faster? |
 //!
 //! ```
 //! # fn main() -> rehal::Result<()> {
@@ -63,7 +64,8 @@
 //!
 //! # Features
 //!
-//! `vulkan` adds the driver of Vulkan devices. CPU devices are always here.
+//! `vulkan` adds the driver of Vulkan devices. CPU devices are always here. `tune` adds the module of that
+//! name.
 
 #![forbid(unsafe_code)]
 
@@ -79,6 +81,8 @@ pub mod profile;
 pub mod program;
 pub mod record;
 pub mod replay;
+#[cfg(feature = "tune")]
+pub mod tune;
 
 pub use rehal_session::{Advice, Error, FileKind, Remedy, Result, StatusCode};
 

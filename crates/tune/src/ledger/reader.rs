@@ -119,6 +119,7 @@ impl Ledger {
     }
 
     /// The entries, in order.
+    #[doc(hidden)]
     pub fn entries(&self) -> Entries<'_> {
         let bytes = match &self.bytes {
             LedgerBytes::File(file, _) => file.bytes(),
