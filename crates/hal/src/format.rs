@@ -1,6 +1,8 @@
 use std::fmt;
 
-use rehal_base::FileKind;
+use rehal_base::{FileKind, Result};
+
+use crate::FunctionInfo;
 
 /// Which bindings the functions of an executable may write, by function and binding. A function with `None`,
 /// or without an entry, may write all.
@@ -25,6 +27,9 @@ pub struct ExecutableFormat {
     pub is_host_code: bool,
     /// Whether its functions state their workgroup size.
     pub states_workgroup_sizes: bool,
+    /// Reads the functions of an executable, by ordinal: nothing of it runs, and no device is needed. Fails for
+    /// code of another format, and if the bytes do not tell.
+    pub functions: ReadFunctions<Result<Vec<FunctionInfo>>>,
     /// Which bindings the functions of an executable may write, if the code tells.
     pub written_bindings: Option<ReadFunctions<WrittenBindings>>,
     /// Which functions of an executable get the addresses of their bindings, whose sizes the device then does

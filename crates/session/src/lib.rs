@@ -41,6 +41,7 @@ mod devices;
 mod dialogue;
 #[cfg(feature = "vulkan")]
 mod executable_code;
+mod executable_functions;
 mod kernel_replay;
 mod kernels;
 mod loaded_executable;
@@ -74,6 +75,7 @@ pub use dialogue::{
 };
 #[cfg(feature = "vulkan")]
 pub use executable_code::{SpirvFunction, spirv_functions};
+pub use executable_functions::executable_functions;
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
     BindingFile, DispatchFile, DispatchFiles, FunctionCost, FunctionNames, FunctionTiming, Kernel,
@@ -82,7 +84,7 @@ pub use kernels::{
 };
 pub use loaded_executable::{
     EntryPoint, ExecutableSource, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,
-    MAX_LAUNCHES, elf_code,
+    MAX_LAUNCHES,
 };
 pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;

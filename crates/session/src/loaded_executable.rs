@@ -6,7 +6,6 @@ mod source;
 
 use rehal_base::{Context, Error, FileKind, Remedy, Result};
 use rehal_hal::{Buffer, BufferView, CachingMode, Device, Executable, ExecutableParams, FunctionInfo};
-use rehal_local::executable::ElfCode;
 use rehal_vm::ValueKind;
 
 use crate::program::{ValueText, inputs, tensors};
@@ -26,16 +25,6 @@ pub struct LoadOptions {
     pub format: Option<String>,
     /// Specialization constants. Default: none.
     pub constants: Vec<u32>,
-}
-
-/// Finds the functions of a native executable, which it loads: that runs its initializers and its query
-/// function, with the privileges of the process.
-#[allow(unsafe_code, reason = "the trust boundary of native code: an executable is a program")]
-pub fn elf_code(format: &str, data: &[u8], constants: &[u32]) -> Result<ElfCode> {
-    let options = rehal_local::executable::LoadOptions { constants, ..Default::default() };
-    // SAFETY: the user who names an executable requests to load it, as docs/unsafe.md and the help of the
-    // tools state. No kernel runs.
-    unsafe { ElfCode::load(format, data, &options) }
 }
 
 /// A function of an executable.

@@ -10,7 +10,7 @@ use rehal_hal::{
 
 use crate::describe::describe;
 use crate::emulation::Emulation;
-use crate::executable::format::{binds_addresses, written_bindings};
+use crate::executable::format::{Image, binds_addresses, written_bindings};
 use crate::instance::{DebugSeverity, DebugSink, Instance};
 use crate::parameters::VULKAN_PARAMETERS;
 use crate::physical::Physical;
@@ -26,6 +26,7 @@ pub(crate) const FORMATS: [ExecutableFormat; 1] = [ExecutableFormat {
     files: &[FileKind::VulkanExecutable, FileKind::SpirV],
     is_host_code: false,
     states_workgroup_sizes: true,
+    functions: |format, bytes| Ok(Image::read(format, bytes)?.functions()),
     written_bindings: Some(written_bindings),
     binds_addresses: Some(binds_addresses),
 }];

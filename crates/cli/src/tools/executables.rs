@@ -27,11 +27,9 @@ pub const EXECUTABLES: Tool = Tool {
     about: "Prints each executable with its format, its size and its functions: bindings, constants and workgroup size. \
             With --binaries_to, also writes the code of each to a file, and index.json with all that is known. Such a \
             file can replace the executable: in a program, in a module, and in a replay.\n\n\
-            To find the functions of a module's executables, these are loaded, which runs their initializers and their \
-            query functions with your privileges, but no kernel: list only what you would also run. Captures describe \
-            their executables, so that nothing of them runs.\n\n\
+            Functions are found in the tables of the files: nothing of them runs.\n\n\
             A program that is a source is given to IREE's compiler, which cuts it into executables and dumps these as \
-            --sources_to, --configurations_to, --benchmarks_to and --binaries_to say. Nothing of it runs.",
+            --sources_to, --configurations_to, --benchmarks_to and --binaries_to say.",
     operands: Operands::One {
         what: "program, module or capture",
         form: "PROGRAM.mlir|MODULE.vmfb|CAPTURE.ireereplay",
@@ -47,7 +45,7 @@ pub const EXECUTABLES: Tool = Tool {
     ],
     guide: include_str!("../guides/executables.md"),
     answer: |_, _, _| None,
-    runs_kernels: true,
+    runs_kernels: false,
     run,
 };
 

@@ -15,7 +15,7 @@ use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, with_devices};
 use crate::progress::Progress;
 use crate::report::{self, Subject};
-use crate::{Invocation, Operands, Tool, captures, devices};
+use crate::{Invocation, Operands, Tool, captures, devices, interrupts, own_process};
 use contents::Info;
 
 /// See the [module](self).
@@ -41,7 +41,7 @@ pub const INFO: Tool = Tool {
     ],
     guide: include_str!("../guides/info.md"),
     answer: devices::answer,
-    runs_kernels: true,
+    runs_kernels: false,
     run,
 };
 
@@ -73,7 +73,12 @@ fn run(invocation: &Invocation) -> Result<()> {
         file_remaps: flags.list(&FILE_REMAP),
         devices: devices::options(flags)?,
     };
-    report(&options, invocation)
+    // Otherwise nothing of the capture runs.
+    match options.load {
+        true => invocation.set_status(own_process::supervise(|| report(&options, invocation).map(|()| 0))?),
+        false => report(&options, invocation)?,
+    }
+    Ok(())
 }
 
 fn report(options: &Options, invocation: &Invocation) -> Result<()> {
@@ -84,6 +89,7 @@ fn report(options: &Options, invocation: &Invocation) -> Result<()> {
     let devices = options.devices.open()?;
     let mut progress = Progress::new("reading").teller();
     let verdict = if options.load {
+        interrupts::handle();
         CrashReports::install();
         capture.verdict_loading(&devices, &options.file_remaps, &mut progress)
     } else {

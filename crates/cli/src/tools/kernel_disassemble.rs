@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rehal_base::{Error, FileKind, MappedFile, Result, StatusCode};
 use rehal_session::{
     ElfCode, FunctionCode, Job, KeptOutput, ModuleExecutable, ModuleMode, ModuleSource, ProgramModule,
-    TemporaryDirectory, elf_code, infer_format, spirv_functions,
+    TemporaryDirectory, infer_format, spirv_functions,
 };
 
 use super::{function_flags, replay_flags};
@@ -27,8 +27,7 @@ pub const KERNEL_DISASSEMBLE: Tool = Tool {
     about: "Prints addresses, bytes and instructions of a function of a capture, a module or an executable, with lines of its source if the \
             executable has line tables, and, of a capture, the workgroup counts and constants with which it was dispatched. The \
             disassembler is that of the system: OBJDUMP in the environment, else objdump or llvm-objdump; spirv-dis for SPIR-V.\n\n\
-            To find a function, the executable is loaded, which runs its initializers and its query function with your privileges, \
-            but no kernel: disassemble only what you would also replay.",
+            Functions are found in the file's table of them: nothing of it runs.",
     operands: Operands::One { what: "capture, module or executable", form: "FILE --function=NAME" },
     groups: &[&DISASSEMBLY],
     examples: &[
@@ -38,7 +37,7 @@ pub const KERNEL_DISASSEMBLE: Tool = Tool {
     ],
     guide: include_str!("../guides/kernel_disassemble.md"),
     answer: |_, _, _| None,
-    runs_kernels: true,
+    runs_kernels: false,
     run,
 };
 
@@ -69,7 +68,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             output::print(&one(&functions, wanted.as_deref())?.disassembled()?)
         }
         Some(kind) if kind.is_code() => {
-            let functions = functions(None, file.bytes(), &[])?;
+            let functions = functions(None, file.bytes())?;
             output::print(&one(&functions, wanted.as_deref())?.disassembled()?)
         }
         _ => {
@@ -98,13 +97,16 @@ enum Code {
 }
 
 /// The functions of an executable, by ordinal.
-fn functions(format: Option<&str>, data: &[u8], constants: &[u32]) -> Result<Vec<Function>> {
+fn functions(format: Option<&str>, data: &[u8]) -> Result<Vec<Function>> {
     if FileKind::from_head(data) != Some(FileKind::Elf) {
         let functions = spirv_functions(format, data)?.into_iter();
         return Ok(functions.map(|it| Function { name: it.name, code: Code::SpirV(it.words) }).collect());
     }
-    let format = format.or_else(|| infer_format(data)).ok_or_else(other_architecture)?;
-    let ElfCode { image, functions } = elf_code(format, data, constants)?;
+    let format = infer_format(data).unwrap_or("an unknown architecture");
+    if !format.ends_with(std::env::consts::ARCH) {
+        return Err(other_architecture(format.trim_start_matches("embedded-elf-")));
+    }
+    let ElfCode { image, functions } = ElfCode::read(data)?;
     let image: Rc<[u8]> = image.into();
     let function =
         |it: FunctionCode| Function { name: it.name.clone(), code: Code::Native(image.clone(), it) };
@@ -122,7 +124,7 @@ fn of_module(path: &Path, wanted: Option<u64>) -> Result<Vec<Function>> {
         if !is_code || wanted.is_some_and(|wanted| wanted != number) {
             continue;
         }
-        match functions(Some(&executable.format).filter(|it| !it.is_empty()).map(String::as_str), code, &[]) {
+        match functions(Some(&executable.format).filter(|it| !it.is_empty()).map(String::as_str), code) {
             Ok(functions) => all.extend(functions),
             Err(error) => failed = failed.or(Some(error.context(format!("executable {number}")))),
         }
@@ -136,9 +138,9 @@ fn of_module(path: &Path, wanted: Option<u64>) -> Result<Vec<Function>> {
     }
 }
 
-fn other_architecture() -> Error {
-    Error::unimplemented("the executable is for another architecture")
-        .advise("disassemble it with llvm-objdump")
+fn other_architecture(theirs: &str) -> Error {
+    let message = format!("the executable is for {theirs}, this machine is {}", std::env::consts::ARCH);
+    Error::unimplemented(message).advise("disassemble it with llvm-objdump")
 }
 
 /// The function of a capture, below what its dispatches have in common and what they do not.
@@ -194,7 +196,7 @@ fn of_capture(invocation: &Invocation, path: &Path) -> Result<()> {
             format!("executable {id} has format '{}', which is not machine code or SPIR-V", escaped(&format));
         return Err(Error::unimplemented(message).advise("VM programs are printed by rehal dump-module"));
     }
-    let functions = functions(Some(&format), executable.data, &words(executable.constants))?;
+    let functions = functions(Some(&format), executable.data)?;
     // Captures of version 1.0 have no names.
     let function = match function.starts_with('#') {
         false => one(&functions, Some(&function))?,

@@ -1,6 +1,6 @@
 //! `rehal kernel disassemble`: instructions of a function of a capture or an executable.
 
-use crate::common::{Scratch, capture, command, fail, fixture, print, ran};
+use crate::common::{Scratch, capture, command, fail, fixture, print, ran, write_kernel};
 
 const TOOL: [&str; 3] = ["rehal", "kernel", "disassemble"];
 
@@ -103,4 +103,48 @@ fn functions_in_spirv_are_disassembled() {
         let text = disassembled(&[&fixture(path)]);
         assert!(text.contains("OpEntryPoint GLCompute"), "{path}: {text}");
     }
+}
+
+/// Neither a constructor of a library nor its query function.
+#[test]
+fn looking_runs_nothing() {
+    const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
+    const QUERY: &str = "  (void)environment;\n";
+    let (scratch, add) = (Scratch::new(), capture("add4.add.local-sync"));
+    let [source, library, module, other, recorded, mark] =
+        ["k.c", "k.so", "m.vmfb", "n.vmfb", "r.ireereplay", "ran"]
+            .map(|it| scratch.path(it).display().to_string());
+    write_kernel(source.as_ref(), &add, FUNCTION, "binding_2[i] = binding_0[i];");
+    let text = std::fs::read_to_string(&source).unwrap();
+    assert!(text.contains(QUERY), "{text}");
+    let text = text.replace(QUERY, &format!("  (void)environment; creat(\"{mark}\", 0600);\n"));
+    let start = format!(
+        "int creat(const char *, unsigned);\n__attribute__((constructor)) static void start(void) {{ creat(\"{mark}\", 0600); }}\n"
+    );
+    std::fs::write(&source, start + &text).unwrap();
+    print(&["rehal", "kernel", "build", &source, "-o", &library]);
+    let looks = |words: &[&str], expected: &str| {
+        let shown = print(words);
+        assert!(shown.contains(expected), "{words:?}: {shown}");
+        assert!(!std::fs::exists(&mark).unwrap(), "{words:?} runs code");
+    };
+    looks(&[&TOOL[..], &["--function=*add*", &library]].concat(), "; function add_dispatch_0");
+    let from = fixture("modules/add4.syslib.vmfb");
+    let replace = format!("--executable={FUNCTION}={library}");
+    looks(&["rehal", "substitute", &from, &replace, "-o", &module], "add4_linked");
+    looks(&["rehal", "substitute", &module, &replace, "-o", &other], "add4_linked");
+    looks(&["rehal", "executables", &module], FUNCTION);
+    looks(&["iree-dump-module", "--output=metadata", &module], "executable");
+    looks(&[&TOOL[..], &["--function=*add*", &module]].concat(), "; function add_dispatch_0");
+    let recording = format!("--device_replay_output={recorded}");
+    let call = ["--function=add", "--input=4xf32=1", "--input=4xf32=2", "--device=local-sync"];
+    print(&[&["iree-run-module", &format!("--module={module}"), &recording], &call[..]].concat());
+    // Running it does.
+    std::fs::remove_file(&mark).unwrap();
+    looks(&["rehal", "info", &recorded], FUNCTION);
+    looks(&["rehal", "dump", &recorded], "command_buffer.begin");
+    looks(&["rehal", "executables", &recorded], FUNCTION);
+    looks(&[&TOOL[..], &["--function=*add*", &recorded]].concat(), "; function add_dispatch_0");
+    print(&["rehal", "info", "--load_executables", "--device=local-sync", &recorded]);
+    assert!(std::fs::exists(&mark).unwrap());
 }

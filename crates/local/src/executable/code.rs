@@ -1,10 +1,9 @@
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Error, Result};
+use rehal_hal::FunctionInfo;
 
-use super::abi::QUERY_SYMBOL;
 use super::debug_info::DebugInfo;
-use super::elf::Image;
-use super::format::Format;
-use super::library::{Code, Library, LoadOptions};
+use super::elf;
+use super::link::ElfLibrary;
 
 /// The ELF image of an executable, and where its functions are in it.
 #[derive(Clone, Debug)]
@@ -28,44 +27,22 @@ pub struct FunctionCode {
 }
 
 impl ElfCode {
-    /// Finds the functions of a native executable. Symbols do not name them: the library's table does.
-    ///
-    /// # Safety
-    /// As for [`Library::load`].
-    pub unsafe fn load(format: &str, bytes: &[u8], options: &LoadOptions<'_>) -> Result<Self> {
-        // SAFETY: guaranteed by the caller.
-        let library = unsafe { Library::load(format, bytes, options) }?;
-        let image = match Format::from_name(format)? {
-            Format::EmbeddedElf => {
-                Image::parse(bytes).context(|| "embedded ELF executable".to_string())?.bytes()
-            }
-            _ => bytes,
-        };
+    /// Finds the functions of a native executable. Symbols do not name them: the library's table does, which
+    /// is read from the file. Nothing of it runs.
+    pub fn read(bytes: &[u8]) -> Result<Self> {
+        let image = elf::own_image(bytes)?;
+        let ElfLibrary { functions, addresses, .. } = ElfLibrary::read(image)?;
         let info = DebugInfo::read(image);
-        let bias = match library.code() {
-            Code::Embedded(module) => module.bias(),
-            Code::System(dylib) => {
-                let query = dylib.symbol(QUERY_SYMBOL)? as u64;
-                let exported = info.exported(QUERY_SYMBOL).ok_or_else(|| {
-                    Error::incompatible(format!("the library has no dynamic symbol '{QUERY_SYMBOL}'"))
-                })?;
-                query.wrapping_sub(exported)
-            }
-        };
-        let addresses = library.function_addresses();
-        let starts: Vec<u64> = addresses.iter().map(|it| (*it as u64).wrapping_sub(bias)).collect();
-        let named = library.functions().iter().zip(&starts);
-        let function = |(function, start): (&rehal_hal::FunctionInfo, &u64)| {
-            let next = starts.iter().copied().filter(|it| it > start).min();
+        let function = |(function, start): (FunctionInfo, &u64)| {
+            let next = addresses.iter().copied().filter(|it| it > start).min();
             let end = info.end_of(*start).or_else(|| next.into_iter().chain(info.segment_end(*start)).min());
             let end = end.ok_or_else(|| {
-                Error::incompatible(format!(
-                    "function '{}' is not in the executable's own code",
-                    function.name.escape_debug()
-                ))
+                let name = function.name.escape_debug();
+                Error::incompatible(format!("function '{name}' is not in the executable's own code"))
             })?;
-            Ok(FunctionCode { name: function.name.clone(), start: *start, end })
+            Ok(FunctionCode { name: function.name, start: *start, end })
         };
-        Ok(Self { functions: named.map(function).collect::<Result<_>>()?, image: image.to_vec() })
+        let functions = functions.into_iter().zip(&addresses).map(function).collect::<Result<_>>()?;
+        Ok(Self { functions, image: image.to_vec() })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gimli::{BaseAddresses, CieOrFde, Dwarf, EhFrame, EndianSlice, LittleEndian, UnwindSection};
 use object::elf::SHF_COMPRESSED;
 use object::read::elf::{ElfFile64, SectionHeader};
-use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol};
+use object::{Object, ObjectSection, ObjectSegment};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -48,12 +48,6 @@ impl<'a> DebugInfo<'a> {
             let end = it.address().checked_add(it.file_range().1)?;
             (it.address()..end).contains(&vaddr).then_some(end)
         })
-    }
-
-    /// The address of a function that the image exports.
-    pub(super) fn exported(&self, name: &str) -> Option<u64> {
-        let symbols = self.file.as_ref()?.dynamic_symbols();
-        symbols.filter(|it| it.is_definition()).find(|it| it.name() == Ok(name)).map(|it| it.address())
     }
 
     /// The address and the bytes of a section; none if they are compressed, or absent.

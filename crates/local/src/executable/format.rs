@@ -1,9 +1,11 @@
 //! Names of executable formats, and detection of the format of bytes.
 
 use rehal_base::{Error, FileKind, Remedy, Result};
-use rehal_hal::{CompilerTarget, ExecutableFormat};
+use rehal_hal::{CompilerTarget, ExecutableFormat, FunctionInfo};
 
 use super::elf;
+use super::link::ElfLibrary;
+use super::vmvx::VmvxExecutable;
 use crate::platform;
 
 /// Prefix of the names of embedded ELF executables; the architecture follows.
@@ -23,6 +25,7 @@ pub const FORMATS: [ExecutableFormat; 3] = [
         files: &[FileKind::Elf],
         is_host_code: true,
         states_workgroup_sizes: true,
+        functions: elf_functions,
         written_bindings: None,
         binds_addresses: None,
     },
@@ -32,6 +35,7 @@ pub const FORMATS: [ExecutableFormat; 3] = [
         files: &[FileKind::Elf],
         is_host_code: true,
         states_workgroup_sizes: true,
+        functions: elf_functions,
         written_bindings: None,
         binds_addresses: None,
     },
@@ -41,10 +45,15 @@ pub const FORMATS: [ExecutableFormat; 3] = [
         files: &[FileKind::Module],
         is_host_code: false,
         states_workgroup_sizes: false,
+        functions: |_, bytes| VmvxExecutable::describe(bytes),
         written_bindings: None,
         binds_addresses: None,
     },
 ];
+
+fn elf_functions(_: &str, bytes: &[u8]) -> Result<Vec<FunctionInfo>> {
+    Ok(ElfLibrary::read(elf::own_image(bytes)?)?.functions)
+}
 
 /// How programs are compiled for both drivers.
 pub const COMPILER_TARGET: CompilerTarget = CompilerTarget {

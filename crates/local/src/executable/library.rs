@@ -57,7 +57,7 @@ const AFTER_A_CRASH: &str = "the executable's own code crashed while it was load
 /// Keeps the machine code mapped.
 pub(super) enum Code {
     Embedded(Arc<elf::Module>),
-    System(Dylib),
+    System(#[expect(dead_code, reason = "keeps the library loaded")] Dylib),
 }
 
 // SAFETY: the table and its referents are read-only or managed by the library (the ABI requires it to
@@ -109,10 +109,6 @@ impl Library {
             perf::describe(files, &this, module, bytes)?;
         }
         Ok(this)
-    }
-
-    pub(super) fn code(&self) -> &Code {
-        &self.code
     }
 
     /// The process address of each function, by ordinal.

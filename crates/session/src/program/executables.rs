@@ -16,6 +16,7 @@ use rehal_vm::ModuleFile;
 use super::{ProgramModule, ProgramOptions};
 use crate::{
     DeviceOptions, DeviceSpec, ExecutableSource, LoadOptions, LoadedExecutable, driver_of_format, drivers,
+    executable_functions,
 };
 
 /// The import with which programs create executables.
@@ -93,20 +94,16 @@ impl ModuleExecutable {
         FileKind::from_head(self.code(module)).map_or("bin", FileKind::extension)
     }
 
-    /// Its functions. An ELF image, for any machine, is only read. Others, and one that makes its table of
-    /// functions when it runs, are loaded to find them: that runs initializers and the query function, with
-    /// the privileges of the process, but no kernel. Fails if no device of this machine loads it then.
+    /// Its functions, as its code says, for any machine: it is only read, and nothing of it runs. Fails if no
+    /// driver knows the format, and if an ELF image makes its table of functions when it runs.
     pub fn functions(&self, module: &ModuleFile) -> Result<Vec<FunctionInfo>> {
-        match self.library(module) {
-            Some(library) => Ok(library.functions),
-            None => Ok(self.load(module)?.functions().to_vec()),
-        }
+        executable_functions(&self.format, self.code(module))
     }
 
-    /// The library of an ELF image, if its file says it.
-    fn library(&self, module: &ModuleFile) -> Option<ElfLibrary> {
+    /// The library of an ELF image; `None` for other formats.
+    fn library(&self, module: &ModuleFile) -> Option<Result<ElfLibrary>> {
         let is_elf = self.format.starts_with(EMBEDDED) || self.format.starts_with(SYSTEM);
-        is_elf.then(|| ElfLibrary::read(self.code(module)).ok()).flatten()
+        is_elf.then(|| ElfLibrary::read(self.code(module)))
     }
 
     fn load(&self, module: &ModuleFile) -> Result<LoadedExecutable> {
@@ -154,7 +151,8 @@ enum Known {
 impl Known {
     fn of(executable: &ModuleExecutable, module: &ModuleFile) -> Result<Self> {
         match executable.library(module) {
-            Some(library) => Ok(Self::File(library)),
+            // To load one runs its code.
+            Some(library) => library.map(Self::File),
             None => executable.load(module).map(Self::Loaded),
         }
     }
@@ -476,7 +474,8 @@ fn resolve(
             // One for another machine has no functions here.
             let can_load = |it: &&Device| it.info().format(&executable.format).is_some();
             let device = devices.iter().find(can_load).filter(|_| is_loaded);
-            let functions = match executable.library(module).filter(|_| is_loaded) {
+            let library = executable.library(module).filter(|_| is_loaded);
+            let functions = match library.and_then(Result::ok) {
                 Some(library) => library.functions,
                 None => {
                     let loaded = device.and_then(|it| executable.load_on(it, module).ok());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rehal_session::hal::transfer;
 use rehal_session::{
     Device, DeviceOptions, DeviceSpec, EntryPoint, Error, ExecutableSource, LaunchArguments, LaunchBinding,
-    LoadOptions, LoadedExecutable, MAX_LAUNCHES, StatusCode, ValueText,
+    LoadOptions, LoadedExecutable, MAX_LAUNCHES, StatusCode, ValueText, executable_functions,
 };
 
 use crate::{capture, fixture};
@@ -50,6 +50,36 @@ fn refused<T>(outcome: Result<T, Error>, code: StatusCode, message: &str) {
     let error = outcome.err().expect("it is refused");
     assert_eq!(error.code(), code, "{}", error.report());
     assert!(error.report().contains(message), "'{message}' is not in: {}", error.report());
+}
+
+/// What is read from the bytes is what a driver finds that loads them.
+#[test]
+fn functions_are_read_from_the_bytes_of_every_format() {
+    let device = device("local-sync");
+    let names = [
+        "cts/affine.embedded.elf",
+        "cts/affine.system.so",
+        "cts/affine.vmvx.vmfb",
+        "cts/chain.so",
+        "modules/add4_swapped.elf",
+        "modules/add4_swapped.syslib.so",
+    ];
+    for name in names {
+        let source = ExecutableSource::File(fixture(name));
+        let loaded = LoadedExecutable::load(&device, &source, &LoadOptions::default()).unwrap();
+        let bytes = std::fs::read(fixture(name)).unwrap();
+        let format = device.infer_executable_format(&bytes).unwrap();
+        assert_eq!(executable_functions(format, &bytes).unwrap(), loaded.functions(), "{name}");
+        assert!(!loaded.functions().is_empty());
+    }
+    let bytes = std::fs::read(fixture("modules/add4_swapped.aarch64.elf")).unwrap();
+    let functions = executable_functions("embedded-elf-arm_64", &bytes).unwrap();
+    assert_eq!(functions.len(), 2);
+    assert_eq!(functions[0].binding_count, 3);
+    refused(executable_functions("cuda-nvptx-fb", &bytes), StatusCode::Unimplemented, "no driver is known");
+    for length in 0..bytes.len() {
+        let _ = executable_functions("embedded-elf-arm_64", &bytes[..length]);
+    }
 }
 
 #[test]

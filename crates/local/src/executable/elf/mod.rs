@@ -31,6 +31,11 @@ pub use module::Module;
 
 use rehal_base::{Fault, FormatError};
 
+/// The image for this machine if `bytes` are a container, otherwise all of `bytes`.
+pub(super) fn own_image(bytes: &[u8]) -> Result<&[u8], FormatError> {
+    Ok(fat::select(bytes)?.bytes)
+}
+
 /// Checks that everything that the system's loader will map is in bounds of the file. The loader does not
 /// check, and an access beyond the end of a file raises SIGBUS.
 pub(super) fn check_whole(bytes: &[u8]) -> Result<(), FormatError> {

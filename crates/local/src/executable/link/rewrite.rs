@@ -73,7 +73,7 @@ pub fn replace_functions(
     }
     let noted = functions.iter().map(|it| (it.function, images[it.image].name));
     let bytes = rewrite.finish(&all, noted)?;
-    check_result(&bytes, original, &library, &all, functions)?;
+    check_result(&bytes, original, &library, &all, functions, is_embedded)?;
     Ok(bytes)
 }
 
@@ -358,6 +358,7 @@ fn check_result(
     library: &ElfLibrary,
     images: &[Image<'_>],
     functions: &[OtherFunction],
+    is_embedded: bool,
 ) -> Result<()> {
     let place = || "the rewritten executable".to_owned();
     let internal = |what: &str| Error::new(rehal_base::StatusCode::Internal, what.to_owned());
@@ -382,7 +383,7 @@ fn check_result(
         }
     }
     // What loads here must load again.
-    if elf::Image::parse(original).is_ok() {
+    if is_embedded && elf::Image::parse(original).is_ok() {
         elf::Image::parse(bytes).context(place)?;
     }
     Ok(())

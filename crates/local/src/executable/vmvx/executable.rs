@@ -51,19 +51,31 @@ const SET_CONSTANTS: &str = "__set_constants";
 const NO_ENTRIES: [&str; 3] = ["__init", "__deinit", SET_CONSTANTS];
 
 impl VmvxExecutable {
+    /// The entry points of a module, by ordinal. Nothing of it runs. Fails as [`VmvxExecutable::load`] does
+    /// for a malformed module.
+    pub(crate) fn describe(bytes: &[u8]) -> Result<Vec<FunctionInfo>> {
+        let entries = Self::entry_points(&ModuleFile::copy(bytes)?)?;
+        Ok(entries.into_iter().map(|(name, reflection)| reflection.describe(name)).collect())
+    }
+
+    fn entry_points(file: &ModuleFile) -> Result<Vec<(String, Reflection)>> {
+        let exports = file.exports().filter(|export| !NO_ENTRIES.contains(&export.local_name));
+        let entry = |export: rehal_vm::module_file::Export<'_>| {
+            let function = Reflection::read(file.signature(export.function)).context(|| {
+                format!("function '{}' of executable '{}'", export.local_name.escape_debug(), file.name())
+            })?;
+            Ok((export.local_name.to_owned(), function))
+        };
+        exports.map(entry).collect()
+    }
+
     /// Copies and verifies the module, and runs its initializers. Fails if the module is malformed or of
     /// another version, has an unresolved import or an export with another calling convention than entry
     /// points, or if `params` lack its constants. A workgroup that exceeds `budget` fails.
     pub(crate) fn load(params: &ExecutableParams<'_>, budget: Option<Budget>) -> Result<Self> {
         let file = ModuleFile::copy(params.data)?;
         let name = file.name().to_owned();
-        let mut functions = Vec::new();
-        for export in file.exports().filter(|export| !NO_ENTRIES.contains(&export.local_name)) {
-            let function = Reflection::read(file.signature(export.function)).context(|| {
-                format!("function '{}' of executable '{name}'", export.local_name.escape_debug())
-            })?;
-            functions.push((export.local_name.to_owned(), function));
-        }
+        let functions = Self::entry_points(&file)?;
         let modules = [Module::native(VmvxModule)?, Module::bytecode(file)?];
         let context = match budget {
             None => Context::new(&modules)?,
