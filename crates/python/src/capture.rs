@@ -1,14 +1,15 @@
 //! Captures, as they are on disk.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use rehal_session::{CaptureFile, CaptureOptions, Error, Plan, RecordFilter};
+use rehal_session::{CaptureFile, CaptureOptions, Error, Plan, RecordFilter, StatusCode, record_table};
 
 use crate::columns::Columns;
 use crate::errors::exception;
+use crate::interrupt::{Signals, lock};
 
 /// An open capture. It executes nothing.
 #[pyclass(frozen, module = "rehal._rehal")]
@@ -115,8 +116,15 @@ impl Capture {
     ) -> PyResult<Columns> {
         let mut filter = RecordFilter::default();
         (filter.kind, filter.function, filter.scope) = (kind, function, scope);
-        let columns = detached(py, || self.file.table(&filter))?;
-        Ok(Columns::from_records(columns))
+        let signals = Arc::new(Mutex::new(Signals::new()));
+        let looking = signals.clone();
+        let check = Box::new(move || match lock(&looking).is_raised() {
+            true => Err(Error::new(StatusCode::Aborted, "interrupted")),
+            false => Ok(()),
+        });
+        let columns = detached(py, || record_table(&self.file, &filter, check));
+        lock(&signals).take()?;
+        Ok(Columns::from_records(columns?))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyCapsule, PyDict};
 use rehal_session::{RecordTable, TextColumn};
 
@@ -74,8 +75,30 @@ impl Columns {
     }
 }
 
+/// Some of a column: fails for a row that it does not have.
+fn taken(data: &Data, rows: &[u64]) -> PyResult<Arc<Data>> {
+    fn those<T: Copy>(all: &[T], rows: &[u64]) -> PyResult<Vec<T>> {
+        let row = |&row: &u64| usize::try_from(row).ok().and_then(|row| all.get(row)).copied();
+        let taken = rows.iter().map(row).collect::<Option<_>>();
+        taken.ok_or_else(|| pyo3::exceptions::PyIndexError::new_err("a row that the records do not have"))
+    }
+    let numbers = match &data.numbers {
+        Numbers::U32(all) => Numbers::U32(those(all, rows)?),
+        Numbers::U64(all) => Numbers::U64(those(all, rows)?),
+    };
+    Ok(Arc::new(Data { name: data.name, numbers, texts: data.texts.clone() }))
+}
+
 #[pymethods]
 impl Columns {
+    /// The rows with these numbers, each of 64 bits.
+    fn take(&self, rows: PyBackedBytes) -> PyResult<Self> {
+        let (rows, _) = rows.as_chunks::<8>();
+        let rows: Vec<_> = rows.iter().copied().map(u64::from_ne_bytes).collect();
+        let columns = self.columns.iter().map(|column| taken(column, &rows)).collect::<PyResult<_>>()?;
+        Ok(Self { columns, row_count: rows.len() })
+    }
+
     fn __len__(&self) -> usize {
         self.row_count
     }

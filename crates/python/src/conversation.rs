@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -21,7 +21,7 @@ use rehal_session::{
 use serde_json::Value;
 
 use crate::errors::exception;
-use crate::interrupt::PAUSE;
+use crate::interrupt::{PAUSE, lock};
 use crate::jobs::{Ended, cannot_run, duration, ended};
 
 /// The part of the process's output that is kept.
@@ -303,8 +303,4 @@ fn invalid(error: &serde_json::Error) -> PyErr {
 
 fn internal(error: &serde_json::Error) -> Error {
     Error::new(StatusCode::Internal, format!("a message of a replay: {error}"))
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

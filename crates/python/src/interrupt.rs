@@ -1,5 +1,6 @@
 //! Ctrl-C during work that does not hold the interpreter's lock.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
@@ -31,4 +32,9 @@ impl Signals {
     pub fn take(&mut self) -> PyResult<()> {
         self.raised.take().map_or(Ok(()), Err)
     }
+}
+
+/// Locks what no panic leaves half changed.
+pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,6 +12,7 @@ mod capture;
 mod columns;
 mod conversation;
 mod errors;
+mod exporter;
 mod interrupt;
 mod jobs;
 mod program;
@@ -31,6 +32,11 @@ mod _rehal {
     use super::jobs::run_job;
     #[pymodule_export]
     use super::panics;
+    #[pymodule_init]
+    fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
+        use super::PyModuleMethods;
+        module.add("Exporter", super::exporter::class(module.py())?)
+    }
     #[pymodule_export]
     use super::program::Program;
 }

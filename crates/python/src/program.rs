@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
@@ -13,7 +13,7 @@ use rehal_session::{
 };
 
 use crate::errors::exception;
-use crate::interrupt::PAUSE;
+use crate::interrupt::{PAUSE, lock};
 
 /// A program in this process, which ends if a kernel crashes.
 #[pyclass(frozen, module = "rehal._rehal")]
@@ -101,7 +101,7 @@ impl Program {
 
     /// Frees the program, unless another thread is calling it: then, that call does.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let taken = lock(&self.0).take();
         let closed = py.detach(|| match taken.and_then(Arc::into_inner) {
             Some(Functions { functions, program }) => {
                 drop(functions);
@@ -115,7 +115,7 @@ impl Program {
 
 impl Program {
     fn loaded(&self, py: Python<'_>) -> PyResult<Arc<Functions>> {
-        let loaded = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let loaded = lock(&self.0).clone();
         loaded.ok_or_else(|| {
             let error = Error::failed_precondition("the program has been closed");
             exception(py, &error.advise("load it again"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas
@@ -64,6 +66,52 @@ def test_filters_are_applied_while_reading(mlp: Path) -> None:
     assert one.function.tolist() == ["mlp_dispatch_1_matmul_8x48x48_f32"]
     in_scope = capture.records(scope="execute")
     assert 2 < len(in_scope) < 87 and set(in_scope.scope) == {"execute"}
+
+
+def test_records_are_sliced_and_masked(mlp: Path) -> None:
+    records = rehal.open(mlp).records()
+    is_dispatch = records.kind == "command_buffer.dispatch"
+    dispatches = records[is_dispatch]
+    assert len(dispatches) == 5 and set(dispatches.kind) == {"command_buffer.dispatch"}
+    np.testing.assert_array_equal(dispatches.ordinal, records.ordinal[is_dispatch])
+    np.testing.assert_array_equal(records[10:4:-2].ordinal, [10, 8, 6])
+    np.testing.assert_array_equal(records[-3:].kind, records.kind[-3:])
+    np.testing.assert_array_equal(records[[3, -1, 3]].ordinal, [3, 86, 3])
+    assert len(records[[]]) == len(records[100:]) == len(records[records.ordinal > 100]) == 0
+    # They are records again, for readers of Arrow as well.
+    table = pyarrow.table(dispatches[1:])
+    assert len(table) == 4 and str(table["function"][0]) == dispatches.function[1]
+    assert len(dispatches.to_pandas()) == 5 and "5 records" in dispatches._repr_html_()
+    with pytest.raises(IndexError):
+        records[[87]]
+    with pytest.raises(IndexError):
+        records[np.array([True, False])]
+    wrong: list[Any] = [3, 1.5, [[1]], [0.5], None]
+    for rows in wrong:
+        with pytest.raises(TypeError, match="chosen by a slice"):
+            records[rows]
+
+
+def test_a_capture_is_pickled_by_path_and_digest(mlp: Path, copied: Callable[[Path], Path]) -> None:
+    path = copied(mlp)
+    data = pickle.dumps(rehal.open(path))
+    assert len(data) < 1000
+    capture = pickle.loads(data)
+    assert capture.path == str(path) and len(capture.records()) == 87
+    assert copy.copy(capture).digest() == capture.digest()
+    torn = path.with_name("torn.ireereplay")
+    torn.write_bytes(path.read_bytes()[:-100])
+    assert 0 < len(pickle.loads(pickle.dumps(rehal.open(torn, recover=True))).records()) < 87
+    changed = bytearray(path.read_bytes())
+    changed[-1] ^= 1
+    path.write_bytes(changed)
+    with pytest.raises(rehal.Error, match="has changed since it was pickled") as error:
+        pickle.loads(data)
+    assert error.value.code == "FAILED_PRECONDITION" and error.value.context == [str(path)]
+    path.unlink()
+    with pytest.raises(rehal.Error) as error:
+        pickle.loads(data)
+    assert error.value.code == "NOT_FOUND"
 
 
 def test_data_frames(mlp: Path) -> None:

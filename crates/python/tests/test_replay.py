@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -118,6 +119,39 @@ def test_a_state_has_the_buffers_before_a_record(mlp: Path, isolation: Any) -> N
     assert weights[0, 0] == 42
     with pytest.raises(rehal.Error, match="the replay has gone on"):
         state.buffer(7).view()
+
+
+def test_a_buffer_has_the_buffer_protocol(mlp: Path) -> None:
+    with rehal.open(mlp).at(23) as state:
+        buffer = state.buffer(6)
+        view = memoryview(buffer)
+        assert (view.nbytes, view.format, view.readonly) == (1024, "B", False)
+        assert view == buffer.view().tobytes() == bytes(buffer) and bytearray(buffer) == view
+        view[0] = 42
+        assert buffer.view()[0] == 42 and np.frombuffer(memoryview(buffer), np.uint8)[0] == 42
+        assert struct.unpack_from("<f", buffer, 4)[0] == buffer.view(np.float32)[1]
+        late = state.buffer(7)
+    del buffer
+    assert view[0] == 42
+    with pytest.raises(rehal.Error, match="the replay has gone on"):
+        memoryview(late)
+
+
+def test_negative_numbers_are_refused(mlp: Path) -> None:
+    capture = rehal.open(mlp)
+    with capture.at(23) as state:
+        calls: list[tuple[Callable[[], object], str]] = [
+            (lambda: capture.at(-1), "record"),
+            (lambda: capture.at(1 << 40), "record"),
+            (lambda: capture.at(23, occurrence=-1), "occurrence"),
+            (lambda: state.buffer(-1), "buffer"),
+            (lambda: capture.code(-1), "executable"),
+        ]
+        for call, name in calls:
+            with pytest.raises(ValueError, match=f"{name}: -?[0-9]+ .expected an integer from 0"):
+                call()
+    with pytest.raises(ValueError, match="buffer: -1"):
+        capture.replay(on_dispatch=lambda it: it.buffer(-1))
 
 
 def test_numbers_of_columns_are_taken(mlp: Path) -> None:

@@ -96,8 +96,8 @@ pub use program::{
     ValueText, format_value, replaced_functions, substitute_executables, type_of_value, with_value_bytes,
     with_value_memory,
 };
-pub use record_table::{RecordTable, TextColumn};
-pub use records::{DispatchRow, RecordFilter, RecordRow, Records};
+pub use record_table::{RecordTable, TextColumn, record_table};
+pub use records::{DispatchRow, RecordCheck, RecordFilter, RecordRow, Records};
 pub use reports::{
     ComparisonReport, DiffReport, Findings, Rows, VerifyReport, cache_name, stopped_name, verdict_name,
 };

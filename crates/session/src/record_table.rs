@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use rehal_base::{Result, StatusCode};
 
-use crate::{CaptureFile, RecordFilter, RecordRow, Records};
+use crate::{CaptureFile, RecordCheck, RecordFilter, RecordRow, Records};
 
 /// The records of a capture as columns, all of one length: see [`CaptureFile::table`].
 #[derive(Clone, Debug, Default)]
@@ -95,6 +95,11 @@ impl CaptureFile {
     pub fn table(&self, filter: &RecordFilter) -> Result<RecordTable> {
         RecordTable::from_rows(self.records(filter)?)
     }
+}
+
+/// As [`CaptureFile::table`], which `check` can end with an error: it is asked every thousand records.
+pub fn record_table(capture: &CaptureFile, filter: &RecordFilter, check: RecordCheck) -> Result<RecordTable> {
+    RecordTable::from_rows(capture.records(filter)?.checked_by(check))
 }
 
 impl RecordTable {

@@ -81,7 +81,17 @@ pub struct Records<'a> {
     /// The offset before which pages have been released.
     released_bytes: u64,
     has_failed: bool,
+    /// Asked between records whether to continue.
+    check: Option<RecordCheck>,
+    /// The records since it was asked.
+    unchecked_count: u32,
 }
+
+/// Fails to end what iterates over records.
+pub type RecordCheck = Box<dyn FnMut() -> Result<()> + Send>;
+
+/// Number of records after which a check is asked again.
+const CHECK_RECORDS: u32 = 1024;
 
 /// Number of bytes after which pages that have been read are released.
 const STEP_BYTES: u64 = 4 << 20;
@@ -116,6 +126,8 @@ impl CaptureFile {
             functions: HashMap::new(),
             released_bytes: 0,
             has_failed: false,
+            check: None,
+            unchecked_count: 0,
         })
     }
 }
@@ -126,7 +138,7 @@ impl<'a> Iterator for Records<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         while !self.has_failed {
             let record = self.records.next()?.map_err(Error::from);
-            match record.and_then(|record| self.row(&record)) {
+            match self.check().and(record).and_then(|record| self.row(&record)) {
                 Ok(Some(row)) => return Some(Ok(row)),
                 Ok(None) => {}
                 Err(error) => {
@@ -140,6 +152,22 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl<'a> Records<'a> {
+    /// Asks `check` every now and then, also while no record is selected.
+    pub(crate) fn checked_by(self, check: RecordCheck) -> Self {
+        Self { check: Some(check), ..self }
+    }
+
+    fn check(&mut self) -> Result<()> {
+        self.unchecked_count += 1;
+        match &mut self.check {
+            Some(check) if self.unchecked_count >= CHECK_RECORDS => {
+                self.unchecked_count = 0;
+                check()
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The row of a record; `None` if the filter does not select it.
     fn row(&mut self, record: &Record<'a>) -> Result<Option<RecordRow<'a>>> {
         let header = record.header;

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from . import _rehal
 from ._errors import Error
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ class SharedMemory:
         os.close(self._fd)
 
 
-class Buffer:
-    """A range of a buffer of a replay. Its bytes are fetched once, when they are first looked at."""
+class Buffer(_rehal.Exporter):
+    """A range of a buffer of a replay. Its bytes are fetched once, when they are first looked at, also
+    through the buffer protocol, as by ``memoryview``."""
 
     def __init__(self, source: Any, id: int, offset: int, length: int) -> None:
         self._source = source
@@ -90,6 +92,10 @@ class Buffer:
             message = f"shape {wanted_shape} of {kind} needs {wanted} bytes, found {all_bytes.size}"
             raise Error("OUT_OF_RANGE", message)
         return all_bytes[:wanted].view(kind).reshape(wanted_shape)
+
+    def _exported(self) -> npt.NDArray[np.uint8]:
+        """What the buffer protocol exports."""
+        return self._fetch()
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         return self.view().astype("uint8" if dtype is None else dtype, copy=bool(copy))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Capture:
     """An open capture: :func:`rehal.open` opens one. The file stays mapped until :meth:`close`, or the end of
     a ``with`` statement, so that it can be read after it has been deleted; what runs in another process opens
-    it again, by its path."""
+    it again, by its path. It can be pickled, by the path and the digest of the file."""
 
     def __init__(self, path: _tool.StrPath, *, recover: bool = False) -> None:
         self._path = _replay.absolute(path)
@@ -43,6 +43,9 @@ class Capture:
         self._opened: _rehal.Capture | None = _rehal.Capture(self._path, recover)
         stat = os.stat(self._path)
         self._file = (stat.st_dev, stat.st_ino)
+
+    def __reduce__(self) -> tuple[Callable[..., Capture], tuple[str, bool, str]]:
+        return _unpickled, (self._path, self._recover, self.digest())
 
     def close(self) -> None:
         """Unmaps the file. Records that were read stay; all else of this object then raises an error."""
@@ -331,6 +334,16 @@ class Capture:
             raise Error("NOT_FOUND", message, [self._path], advice) from None
         if (stat.st_dev, stat.st_ino) != self._file:
             raise Error("FAILED_PRECONDITION", "another file has replaced the capture", [self._path], advice)
+
+
+def _unpickled(path: str, recover: bool, digest: str) -> Capture:
+    """A capture that was pickled: by the path and the digest of its file."""
+    capture = Capture(path, recover=recover)
+    if capture.digest() != digest:
+        message = "the capture has changed since it was pickled"
+        advice = "restore the file, or open the capture and pickle it again"
+        raise Error("FAILED_PRECONDITION", message, [path], advice)
+    return capture
 
 
 def path_of(capture: _tool.StrPath | Capture) -> str:

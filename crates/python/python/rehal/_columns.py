@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from . import _rehal
 
@@ -26,7 +26,17 @@ class Records:
         self._by_name = columns.columns()
         self._arrays: dict[str, npt.NDArray[Any]] = {}
 
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+    @overload
+    def __getitem__(self, name: str) -> npt.NDArray[Any]: ...
+
+    @overload
+    def __getitem__(self, name: slice | Sequence[int] | npt.NDArray[Any]) -> Records: ...
+
+    def __getitem__(self, name: Any) -> Any:
+        """A column by its name. Records by a slice, by a mask with a boolean for each record, or by the
+        numbers of rows, which may be negative."""
+        if not isinstance(name, str):
+            return self._rows(name)
         array = self._arrays.get(name)
         if array is None:
             import numpy as np
@@ -38,6 +48,20 @@ class Records:
                 array.flags.writeable = False
             self._arrays[name] = array
         return array
+
+    def _rows(self, rows: Any) -> Records:
+        import numpy as np
+
+        if isinstance(rows, slice):
+            chosen = np.arange(len(self))[rows]
+        else:
+            wanted = np.asarray(rows)
+            if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "biu"):
+                found = type(rows).__name__
+                raise TypeError(f"records are chosen by a slice, a mask or numbers of rows, not by {found}")
+            # A mask of another length, and a row that does not exist, are errors.
+            chosen = np.arange(len(self))[wanted if wanted.size or wanted.dtype.kind == "b" else slice(0, 0)]
+        return Records(self._columns.take(chosen.astype(np.uint64).tobytes()))
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
         if name.startswith("_") or name not in self._by_name:

@@ -1,6 +1,8 @@
 //! Records as columns, and which of them filters select.
 
-use rehal_session::{CaptureFile, CaptureOptions, RecordFilter, RecordTable, TextColumn};
+use rehal_session::{
+    CaptureFile, CaptureOptions, Error, RecordFilter, RecordTable, TextColumn, record_table,
+};
 
 use crate::capture;
 
@@ -75,4 +77,17 @@ fn damage_is_an_error() {
     let damaged = CaptureFile::from_bytes(damaged, &CaptureOptions::default()).unwrap();
     let error = damaged.table(&RecordFilter::default()).err().unwrap();
     assert_eq!(error.code(), rehal_session::StatusCode::DataLoss);
+}
+
+#[test]
+fn a_check_ends_a_table_also_without_rows() {
+    let file = CaptureFile::open(&capture("bench.add4.200.local-sync"), &CaptureOptions::default()).unwrap();
+    let mut none = RecordFilter::default();
+    none.kind = Some("nothing".into());
+    for filter in [RecordFilter::default(), none] {
+        let ended = record_table(&file, &filter, Box::new(|| Err(Error::not_found("enough"))));
+        assert_eq!(ended.unwrap_err().message(), "enough");
+        let whole = record_table(&file, &filter, Box::new(|| Ok(()))).unwrap();
+        assert_eq!(whole.row_count(), file.table(&filter).unwrap().row_count());
+    }
 }
