@@ -44,6 +44,10 @@ pub enum Remedy {
     UseDeviceForFile(FileKind),
     /// Compile a program for a device that is here.
     CompileProgram,
+    /// Compile a program with a source in place of its own.
+    CompileWithSource,
+    /// State the workgroups of a replacement, or compile the program with it as a source.
+    StateWorkgroups,
     /// Load the plugin that has the missing imports of an executable.
     LoadPlugin,
     /// Compile a native module to bytecode, with a plugin for its native functions.
@@ -147,6 +151,11 @@ impl fmt::Display for Remedy {
             }
             Self::UseDeviceForFile(_) => "use a device that runs it",
             Self::CompileProgram => "compile the program for a device of this machine",
+            Self::CompileWithSource => "compile the program with the source in place of its own",
+            Self::StateWorkgroups => {
+                "name a source, which says it, or state the workgroup count of the replacement; a compiler that gets a \
+                 source as a part of the program divides the work anew"
+            }
             Self::LoadPlugin => "load the plugin that provides them",
             Self::CompileModule => {
                 "compile the module to bytecode (.vmfb), and native code that its kernels import to a plugin"

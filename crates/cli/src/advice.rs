@@ -53,6 +53,13 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
             return driver.map_or_else(compile_program, |driver| use_driver(driver.name()));
         }
         Remedy::CompileProgram => return compile_program(),
+        Remedy::CompileWithSource => {
+            "compile the program with the source: rehal compile --substitute=NAME=FILE"
+        }
+        Remedy::StateWorkgroups => {
+            "name a source (.mlir), which says it, state it with --workgroup_count=FUNCTION=X,Y,Z (same if it is that of the \
+             replaced function), or compile the program with the source: rehal compile --substitute=NAME=FILE"
+        }
         Remedy::LoadPlugin => "name the library that provides them: --executable_plugin=PATH",
         Remedy::CompileModule => {
             "compile the module to a .vmfb; native code that its kernels import goes to --executable_plugin=PATH"

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use rehal_base::{Error, Result, listed};
 
+use crate::NeededWorkgroups;
 use crate::flags::*;
 use crate::profile::Identity;
 
@@ -68,9 +69,8 @@ pub struct ReplacedFunction {
     pub executable: Executable,
     /// The ordinal of the function there.
     pub function: u32,
-    /// The workgroups that it needs, if it says so: instead of those of a dispatch that does not read their
-    /// count from a buffer.
-    pub workgroup_count: Option<[u32; 3]>,
+    /// The workgroups that it needs.
+    pub workgroups: NeededWorkgroups,
 }
 
 /// The reflected properties of a function of an executable.

@@ -83,6 +83,7 @@ pub mod transfer_checks;
 mod unwind;
 mod wait;
 mod watched;
+mod workgroups;
 
 pub use buffer::{Buffer, BufferBackend, BufferParams, MappedRange, Mapping, PlainBuffer};
 pub use buffer_view::{BufferView, Encoding, dense_size};
@@ -127,3 +128,4 @@ pub use timeline::Timeline;
 pub use unwind::for_each as for_each_unwinding;
 pub use wait::{wait_all, wait_any};
 pub use watched::{WatchAccesses, WatchedBuffer};
+pub use workgroups::NeededWorkgroups;

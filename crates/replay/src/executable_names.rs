@@ -107,8 +107,6 @@ pub struct CalledFunction {
 pub struct DispatchedFunction {
     /// The name of the function; empty if it is not known.
     pub name: String,
-    /// Its workgroups, if they are constant.
-    pub workgroups: Option<[u32; 3]>,
     /// Bytes of its bindings, if they are constant. Of a program, others may precede them.
     pub binding_bytes: Vec<Option<u64>>,
 }
@@ -353,7 +351,6 @@ impl ResolvedSubstitutions {
             plan.distinct_dispatches(|it, _| {
                 resolved.dispatched.push(DispatchedFunction {
                     name: String::from_utf8_lossy(it.name).into_owned(),
-                    workgroups: it.workgroup_count,
                     binding_bytes: it.bindings.iter().map(|it| Some(it.length)).collect(),
                 });
                 Ok(())

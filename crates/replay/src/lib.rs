@@ -51,6 +51,7 @@ mod observe;
 mod one_by_one;
 mod operation;
 mod order;
+mod origin;
 mod plan;
 mod planner;
 mod prepare;

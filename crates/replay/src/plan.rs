@@ -1,10 +1,10 @@
 use std::convert::Infallible;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Context, Error, Result};
 use rehal_capture::{Capture, CaptureBytes, Tear, Version, layout, payload};
 use rehal_hal::{
-    Command, Dispatch, FileSource, FunctionInfo, FunctionParameter, HostOp, Indexed, MemoryAccess, QueueOp,
-    Span, StoredLists, Submission, WorkgroupCount,
+    Command, Dispatch, DispatchFlags, FileSource, FunctionInfo, FunctionParameter, HostOp, Indexed,
+    MemoryAccess, NeededWorkgroups, QueueOp, Span, StoredLists, Submission, WorkgroupCount,
 };
 use serde::Serialize;
 
@@ -173,28 +173,47 @@ impl Plan {
         std::ptr::eq(self.bytes(), other.bytes()) && self.steps.len() == other.steps.len()
     }
 
-    /// The plan with other workgroup counts: those of the dispatches of each executable, by its index and the
-    /// ordinal of the function, if they are not as captured. Counts that are read from buffers stay.
-    pub(crate) fn with_workgroup_counts(&self, counts: &[Vec<Option<[u32; 3]>>]) -> Self {
-        let mut changed = self.clone();
-        let change = |it: &mut Dispatch<Indexed>| {
-            let known =
-                counts.get(it.executable as usize).and_then(|counts| counts.get(it.function as usize));
-            if let (WorkgroupCount::Static(count), Some(Some(other))) = (&mut it.workgroup_count, known) {
-                *count = *other;
-            }
+    /// The plan with other workgroup counts: what the functions of each executable need, by its index and their
+    /// ordinals, and what errors call them. `None` if no count is another one.
+    pub(crate) fn with_workgroups(&self, needed: &[Vec<(NeededWorkgroups, String)>]) -> Result<Option<Self>> {
+        let mut changed = None::<Self>;
+        let count = |it: &Dispatch<Indexed>, step: &Step| {
+            let functions = needed.get(it.executable as usize);
+            let Some((needed, place)) = functions.and_then(|it_needs| it_needs.get(it.function as usize))
+            else {
+                return Ok(None);
+            };
+            let is_indirect = matches!(it.workgroup_count, WorkgroupCount::Indirect(_));
+            let count = needed.count(it.constants.of(self.bytes()), is_indirect).context(|| place.clone());
+            count.map_err(|error| self.locate(error, step.location))
         };
-        for (_, command) in &mut changed.commands {
-            if let Command::Dispatch(it) = command {
-                change(it);
+        let apply = |it: &mut Dispatch<Indexed>, count: [u32; 3]| {
+            it.workgroup_count = WorkgroupCount::Static(count);
+            it.flags -=
+                DispatchFlags::DYNAMIC_INDIRECT_PARAMETERS | DispatchFlags::STATIC_INDIRECT_PARAMETERS;
+        };
+        for step in &self.steps {
+            match step.op {
+                StepOp::Command(index) => {
+                    let Command::Dispatch(it) = &self.commands[index as usize].1 else { continue };
+                    let Some(count) = count(it, step)? else { continue };
+                    let changed = changed.get_or_insert_with(|| self.clone());
+                    if let Command::Dispatch(it) = &mut changed.commands[index as usize].1 {
+                        apply(it, count);
+                    }
+                }
+                StepOp::Submission(index) | StepOp::Deferred(index) => {
+                    let QueueOp::Dispatch(it) = &self.submissions[index as usize].op else { continue };
+                    let Some(count) = count(it, step)? else { continue };
+                    let changed = changed.get_or_insert_with(|| self.clone());
+                    if let QueueOp::Dispatch(it) = &mut changed.submissions[index as usize].op {
+                        apply(it, count);
+                    }
+                }
+                StepOp::Host(_) => {}
             }
         }
-        for submission in &mut changed.submissions {
-            if let QueueOp::Dispatch(it) = &mut submission.op {
-                change(it);
-            }
-        }
-        changed
+        Ok(changed)
     }
 
     /// Number of devices used by the capture.

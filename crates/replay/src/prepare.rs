@@ -1,10 +1,11 @@
 //! Prepares executables on the devices that run them, or the code that replaces them or functions of them.
 
-use rehal_base::{Error, FileKind, Remedy, Result, StatusCode, listed};
+use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode, listed};
 use rehal_capture::payload::Function;
 use rehal_hal::{
     CachingMode, CreateOp, Device, DeviceGroup, Executable, ExecutableParams, FunctionInfo,
-    FunctionParameter, HostOp, Indexed, PrepareExecutable, ReplacedFunction, WorkgroupSchedule,
+    FunctionParameter, HostOp, Indexed, NeededWorkgroups, PrepareExecutable, ReplacedFunction,
+    WorkgroupSchedule,
 };
 
 use crate::substitute::{Layer, NO_EXECUTABLE, ReplacementCode, Replacements};
@@ -39,30 +40,35 @@ impl Prepared {
         self.replacements.get(self.functions[captured as usize].0)
     }
 
-    /// The workgroups that the replacements need, for each captured ordinal; `None` where they do not say.
-    /// `layers` are those that it was prepared with. Fails if a count is of no function of the code, since it
-    /// may be of one that is dispatched.
-    pub(crate) fn workgroup_counts(&self, layers: &[Layer<'_>]) -> Result<Vec<Option<[u32; 3]>>> {
+    /// The workgroups that what runs needs, for each captured ordinal, and what runs in errors. `layers` are
+    /// those that it was prepared with, in place of the code `replaced`. Fails if something is said of a function
+    /// that the code does not have, since it may be meant for one that is dispatched.
+    pub(crate) fn workgroups(
+        &self,
+        layers: &[Layer<'_>],
+        replaced: &[u8],
+    ) -> Result<Vec<(NeededWorkgroups, String)>> {
         for (layer, part) in layers.iter().zip(&self.parts) {
-            for (name, [x, y, z]) in &layer.replacement.workgroup_counts {
+            for name in layer.replacement.workgroups.iter().filter_map(|it| it.0.as_deref()) {
                 if part.functions().iter().any(|it| it.name == *name) {
                     continue;
                 }
                 let (place, name) = (&layer.replacement.place, name.escape_debug());
                 let message = format!(
-                    "substitute {place} needs {x}x{y}x{z} workgroups for function '{name}', which its code \
-                     does not have"
+                    "the workgroups of function '{name}' are stated, which the code of substitute {place} does not have"
                 );
                 return Err(Error::failed_precondition(message)
-                    .advise("give workgroups by the names of the functions in the code"));
+                    .advise("state workgroups by the names of the functions in the code"));
             }
         }
-        let count = |&(part, ordinal): &(usize, u32)| {
-            let name = &self.parts[part].functions().get(ordinal as usize)?.name;
-            let counts = &layers.get(part)?.replacement.workgroup_counts;
-            counts.iter().find(|(counted, _)| counted == name).map(|(_, count)| *count)
+        let needed = |&(part, ordinal): &(usize, u32)| {
+            let name = self.parts[part].functions().get(ordinal as usize).map_or("", |it| &it.name);
+            let Some(layer) = layers.get(part) else { return (NeededWorkgroups::Same, String::new()) };
+            let place =
+                format!("function '{}' of substitute {}", name.escape_debug(), layer.replacement.place);
+            (layer.replacement.workgroups_of(name, replaced), place)
         };
-        Ok(self.functions.iter().map(count).collect())
+        Ok(self.functions.iter().map(needed).collect())
     }
 
     /// Number of captured functions.
@@ -222,12 +228,14 @@ pub(crate) fn replace(
     let wanted = Wanted::from_executable(original);
     let matching = Matching { id, wanted, prepared: Some(original), device, params: *params };
     let prepared = matching.all(layers)?;
-    let replaced = |(&(part, function), workgroup_count): (&(usize, u32), _)| ReplacedFunction {
-        executable: prepared.parts[part].clone(),
-        function,
-        workgroup_count,
+    let replaced = |(&(part, function), (workgroups, place)): (&(usize, u32), (NeededWorkgroups, String))| {
+        // Before anything runs.
+        if let NeededWorkgroups::Unknown(_) = workgroups {
+            workgroups.count(&[], false).context(|| place)?;
+        }
+        Ok(ReplacedFunction { executable: prepared.parts[part].clone(), function, workgroups })
     };
-    Ok(prepared.functions.iter().zip(prepared.workgroup_counts(layers)?).map(replaced).collect())
+    prepared.functions.iter().zip(prepared.workgroups(layers, params.data)?).map(replaced).collect()
 }
 
 /// A function that must be found in the code that runs.

@@ -235,23 +235,23 @@ impl Replay {
     }
 
     /// The plan with the workgroups that replacements need; `None` if these are the captured ones. The code
-    /// that runs for a function decides, even if it does not say what it needs.
+    /// that runs for a function decides. Fails if a dispatched function needs an unknown count.
     fn plan_with_workgroups(&self) -> Result<Option<Plan>> {
-        let mut counts = vec![Vec::new(); self.plan.executables.len()];
+        let mut needed = vec![Vec::new(); self.plan.executables.len()];
         for (step, op) in self.preparations() {
             let index = op.created as usize;
             let record = self.plan.executables[index].record(self.plan.bytes());
             let own_name = self.own_names.get(index).map_or("", String::as_str);
             let layers = self.replacements.layers(index, &record, own_name);
-            if layers.iter().all(|it| it.replacement.workgroup_counts.is_empty()) {
+            if layers.iter().all(|it| it.replacement.keeps_workgroups(record.data)) {
                 continue;
             }
             let device = &self.devices.devices()[op.cache as usize];
-            let found = self.prepare(op, device).and_then(|prepared| prepared.workgroup_counts(&layers));
-            counts[index] = found.map_err(|error| self.plan.locate(error, step.location))?;
+            let found =
+                self.prepare(op, device).and_then(|prepared| prepared.workgroups(&layers, record.data));
+            needed[index] = found.map_err(|error| self.plan.locate(error, step.location))?;
         }
-        let is_changed = counts.iter().flatten().any(Option::is_some);
-        Ok(is_changed.then(|| self.plan.with_workgroup_counts(&counts)))
+        self.plan.with_workgroups(&needed)
     }
 
     /// The number of waits of the host that a run in captured order inserts between submissions because they

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rehal_base::{Context, Error, MappedFile, Result, listed, listed_by};
-use rehal_hal::{Device, Executable, ExecutableParams, FunctionInfo, ReplacedFunction};
+use rehal_hal::{Device, Executable, ExecutableParams, FunctionInfo, NeededWorkgroups, ReplacedFunction};
 
 use crate::prepare::functions;
-use crate::{ExecutableNames, ExecutableRecord, Plan, prepare};
+use crate::{ExecutableNames, ExecutableRecord, Plan, origin, prepare};
 
 /// Which executables to replace, and with what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,10 +35,11 @@ pub struct Replacement {
     pub keeps_missing: bool,
     /// Its name in errors, such as that of its source; `None` for the path.
     pub name: Option<String>,
-    /// The workgroups that functions of it need, by their names in its code, if these are not the captured
-    /// ones: each workgroup may compute another part of the result. Dispatches that read their count from a
-    /// buffer keep it. A replay applies them; programs and modules cannot, since their code has the counts.
-    pub workgroup_counts: Vec<(String, [u32; 3])>,
+    /// The workgroups that functions of it need, by their names in its code, or without a name all others:
+    /// each workgroup may compute another part of the result. The first that is known counts. If nothing is
+    /// said of a function, the code tells what made it: what an author wrote, or the captured code itself, needs
+    /// the captured workgroups, and of other compiled code it is not known.
+    pub workgroups: Vec<(Option<String>, NeededWorkgroups)>,
 }
 
 /// The location of a replacement's bytes.
@@ -80,7 +81,7 @@ impl Replacement {
     }
 
     fn new(code: Code) -> Self {
-        Self { code, format: None, keeps_missing: false, name: None, workgroup_counts: Vec::new() }
+        Self { code, format: None, keeps_missing: false, name: None, workgroups: Vec::new() }
     }
 
     /// The same code with an explicit format.
@@ -105,9 +106,9 @@ impl Replacement {
         path.extension().is_some_and(|it| it == "c" || it == "rs" || it == "o")
     }
 
-    /// The same code with the workgroups that a function of it needs.
-    pub fn with_workgroups(mut self, function: impl Into<String>, count: [u32; 3]) -> Self {
-        self.workgroup_counts.push((function.into(), count));
+    /// The same code with the workgroups that a function of it needs, or without a name those of all others.
+    pub fn with_workgroups(mut self, function: Option<&str>, needed: NeededWorkgroups) -> Self {
+        self.workgroups.push((function.map(str::to_owned), needed));
         self
     }
 
@@ -127,7 +128,7 @@ impl Replacement {
             place: self.place(),
             format,
             keeps_missing: self.keeps_missing,
-            workgroup_counts: self.workgroup_counts.clone(),
+            workgroups: self.workgroups.clone(),
         })
     }
 
@@ -149,8 +150,8 @@ pub(crate) struct OpenReplacement {
     pub format: Option<String>,
     /// Whether functions that it lacks are not replaced.
     pub keeps_missing: bool,
-    /// The workgroups that functions of it need, by name.
-    pub workgroup_counts: Vec<(String, [u32; 3])>,
+    /// The workgroups that functions of it need.
+    pub workgroups: Vec<(Option<String>, NeededWorkgroups)>,
 }
 
 /// A replacement of an executable, or of one of its functions.
@@ -192,6 +193,24 @@ impl OpenReplacement {
 
     fn substitute_code(&self, is_whole: bool) -> SubstituteCode<'_> {
         SubstituteCode { data: self.data(), format: self.format.as_deref(), place: &self.place, is_whole }
+    }
+
+    /// The workgroups that a function of it needs in place of one of `replaced`.
+    pub(crate) fn workgroups_of(&self, function: &str, replaced: &[u8]) -> NeededWorkgroups {
+        let named = self.workgroups.iter().filter(|it| it.0.as_deref() == Some(function));
+        let mut stated = named.chain(self.workgroups.iter().filter(|it| it.0.is_none())).map(|it| &it.1);
+        let first = stated.next();
+        let is_known = |it: &&NeededWorkgroups| !matches!(it, NeededWorkgroups::Unknown(_));
+        let known = first.into_iter().chain(stated).find(is_known).or(first);
+        known.cloned().unwrap_or_else(|| origin::workgroups(self.data(), replaced))
+    }
+
+    /// Whether it needs the workgroups of what it replaces, whichever function it is.
+    pub(crate) fn keeps_workgroups(&self, replaced: &[u8]) -> bool {
+        let of_all = |it: &(Option<String>, _)| it.0.is_none();
+        self.workgroups.iter().all(|(_, it)| *it == NeededWorkgroups::Same)
+            && (self.workgroups.iter().any(of_all)
+                || origin::workgroups(self.data(), replaced) == NeededWorkgroups::Same)
     }
 
     /// Its code, of the format that it is prepared with.
@@ -337,12 +356,12 @@ impl ProgramSubstitutes {
     }
 
     /// What replaces functions of the executable `id` of a module, of which only the file is read: `own` are
-    /// its functions, and `read` finds those of a replacement. `None` if it is not selected.
+    /// its functions in the code `replaced`, and `read` finds those of a replacement. `None` if it is not
+    /// selected.
     pub fn in_file<'s>(
         &'s self,
         id: u64,
-        own: &[FunctionInfo],
-        own_name: &str,
+        (own, own_name, replaced): (&[FunctionInfo], &str, &[u8]),
         read: &dyn Fn(&SubstituteCode<'s>) -> Result<Vec<FunctionInfo>>,
     ) -> Result<Option<FileReplacements<'s>>> {
         let names = || own.iter().map(|function| function.name.as_bytes());
@@ -366,7 +385,13 @@ impl ProgramSubstitutes {
         let read: Vec<_> = functions.iter().map(Vec::as_slice).collect();
         let found = prepare::match_functions(id, own, &layers, &read)?;
         selecting.iter().for_each(|(_, is_used)| is_used.store(true, Ordering::Relaxed));
-        Ok(Some(FileReplacements { code, functions: found }))
+        let workgroups = found.iter().map(|it| {
+            let Some((layer, ordinal)) = *it else { return NeededWorkgroups::Same };
+            let name = functions[layer].get(ordinal as usize).map_or("", |it| &it.name);
+            layers[layer].replacement.workgroups_of(name, replaced)
+        });
+        let workgroups = workgroups.collect();
+        Ok(Some(FileReplacements { code, functions: found, workgroups }))
     }
 
     /// The code that replaces an executable, if something does.
@@ -407,6 +432,8 @@ pub struct FileReplacements<'s> {
     /// For each function of the executable: the index of what replaces it, and the ordinal of the function
     /// there.
     pub functions: Vec<Option<(usize, u32)>>,
+    /// The workgroups that what replaces each function needs.
+    pub workgroups: Vec<NeededWorkgroups>,
 }
 
 /// Fails if selectors leave functions of an executable of a module as they are: a module has one code for all

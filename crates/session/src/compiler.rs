@@ -7,8 +7,10 @@
 //! The compiler ends its process when it meets some wrong flags and programs, which is why it is not loaded
 //! as a library.
 
+mod affine;
 mod cache;
 mod candidate;
+mod count;
 mod dump;
 mod failure;
 mod find;

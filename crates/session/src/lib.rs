@@ -115,7 +115,7 @@ pub use rehal_base::{
 };
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::profile::{ProfileData, ProfileFilter};
-pub use rehal_hal::{Device, DeviceGroup, WorkgroupSchedule};
+pub use rehal_hal::{Device, DeviceGroup, NeededWorkgroups, WorkgroupSchedule};
 pub use rehal_local::executable::{ElfCode, FunctionCode, infer_format};
 pub use rehal_local::watch_buffer;
 pub use rehal_local::{LOCAL_TASK, LocalSyncOptions, LocalTaskOptions, Topology, WorkerOptions, Workers};

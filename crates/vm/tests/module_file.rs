@@ -5,9 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rehal_base::terms::{Terms, same};
 use rehal_base::{Fault, FormatError, HostMemory, MappedFile};
 use rehal_vm::ModuleFile;
-use rehal_vm::module_file::{BytecodeVersion, Features, Location};
+use rehal_vm::module_file::{BytecodeVersion, Features, KnownArguments, Location};
 
 fn modules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/modules")
@@ -229,6 +230,32 @@ fn calls_name_the_segments_that_they_are_passed() {
     assert!(data[dispatch[2].rodata.unwrap()].starts_with(b"abs_dispatch_0"));
     assert_eq!([3, 4, 5].map(|it| dispatch[it].integer), [Some(1); 3]);
     assert_eq!(dispatch.last().unwrap().integer, Some(4));
+}
+
+/// The program passes sizes as pairs of constants, and divides one by the size of a workgroup.
+#[test]
+fn integers_that_calls_are_passed_are_terms() {
+    let file = read("dynamic.vmfb");
+    let mut terms = Terms::default();
+    let calls = file.calls_with_terms("hal.command_buffer.dispatch", &mut terms).unwrap();
+    // (x + by - 1) / by, of the 64 bits of two constants.
+    let count = |first: u32, by: u32| {
+        let (second, before) = (first + 1, by - 1);
+        format!(
+            "in:{first} zext:32:0 in:{second} zext:32:2 =32 shl:3:4 or:1:5 within:6:0:9007199254740991 ={before} add:7:8 ={by} \
+             divs:9:10 =1 -> 11 12 12"
+        )
+    };
+    let is_same = |call: &KnownArguments, formula: &str| {
+        let [inputs, results] =
+            [7..11, 3..6].map(|it| it.map(|it| call[it].term.unwrap()).collect::<Vec<_>>());
+        same(&terms, &inputs, &results, &formula.parse().unwrap())
+    };
+    let found = calls.iter().map(|call| {
+        let ways = [0, 2].into_iter().flat_map(|first| (0..16).map(move |it| (first, 1 << it)));
+        ways.filter(|(first, by)| is_same(call, &count(*first, *by))).collect::<Vec<_>>()
+    });
+    assert_eq!(found.collect::<Vec<_>>(), [[(0, 4096)], [(2, 32)]]);
 }
 
 #[test]

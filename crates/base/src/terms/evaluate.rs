@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use super::{Node, Operator, Term, Terms};
 
 /// Integers that are computed from 32-bit inputs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Formula {
     pub(super) nodes: Vec<Node>,
     pub(super) results: Vec<Term>,

@@ -6,16 +6,46 @@ use super::evaluate::Formula;
 use super::simplify::Simplifier;
 use super::{Node, Term, Terms};
 
+/// How often what the formula says of its values is applied to those of the program.
+const MAX_ROUNDS: usize = 4;
+
 /// Whether a formula has the lowest 32 bits of `results`, whatever the unknown values are, if its inputs are
-/// those of `inputs`. Bounds that the formula relies on are taken to hold. False if that is not proved.
+/// those of `inputs`, and wherever it has a value: where it overflows or its values are out of their bounds, it
+/// has none. False if that is not proved.
 pub fn same(terms: &Terms, inputs: &[Term], results: &[Term], formula: &Formula) -> bool {
     if results.len() != formula.results.len() || formula.input_count() as usize > inputs.len() {
         return false;
     }
-    // What the formula says of values of the program is known of them in the second round.
-    let first = Round::new(terms, inputs, results, formula, &HashMap::new());
-    let bounds = first.terms.iter().filter_map(|(own, to)| Some((*own, *first.bounds.get(to)?))).collect();
-    first.is_same() || Round::new(terms, inputs, results, formula, &bounds).is_same()
+    let strict = strict(formula);
+    let mut known = HashMap::new();
+    for _ in 0..MAX_ROUNDS {
+        let round = Round::new(terms, inputs, results, formula, &strict, &known);
+        if round.results.iter().all(|(left, right)| left == right) {
+            return true;
+        }
+        let bounds = round.terms.iter().filter_map(|(own, to)| Some((*own, *round.bounds.get(to)?)));
+        let bounds: HashMap<_, _> = bounds.collect();
+        if bounds == known {
+            break;
+        }
+        known = bounds;
+    }
+    false
+}
+
+/// The nodes of a formula without whose value it has none: not those that it may not select.
+fn strict(formula: &Formula) -> Vec<bool> {
+    let mut strict = vec![false; formula.nodes.len()];
+    formula.results.iter().for_each(|it| strict[it.index()] = true);
+    for index in (0..formula.nodes.len()).rev() {
+        if strict[index] {
+            match formula.nodes[index] {
+                Node::Select(condition, ..) => strict[condition.index()] = true,
+                node => node.operands().for_each(|it| strict[it.index()] = true),
+            }
+        }
+    }
+    strict
 }
 
 type Bounds = (i64, i64);
@@ -35,6 +65,7 @@ impl Round {
         inputs: &[Term],
         results: &[Term],
         formula: &Formula,
+        strict: &[bool],
         known: &HashMap<Term, Bounds>,
     ) -> Self {
         let mut to = Simplifier::default();
@@ -48,18 +79,21 @@ impl Round {
             terms.insert(own, term);
         }
         let (mut bounds, mut of_formula) = (HashMap::new(), Vec::new());
-        for node in &formula.nodes {
+        for (node, is_strict) in formula.nodes.iter().zip(strict) {
             let term = match node.map(|it| of_formula[it.index()]) {
                 Node::Input(index) => {
                     let input = terms[&inputs[index as usize]];
                     to.node(Node::Wrap { bits: 32, is_signed: true, of: input })
                 }
-                Node::Bounded { of, low, high } => {
-                    bounds.insert(of, (low, high));
-                    to.bound(of, low, high);
-                    of
+                node => {
+                    let term = to.node(node);
+                    let bound = if *is_strict { to.bounds_of(&node) } else { None };
+                    if let Some((low, high)) = bound {
+                        to.bound(term, low, high);
+                        bounds.insert(term, (low, high));
+                    }
+                    term
                 }
-                node => to.node(node),
             };
             of_formula.push(term);
         }
@@ -68,10 +102,6 @@ impl Round {
         let pairs = pairs.map(|(own, other)| (wrapped(terms[own]), wrapped(of_formula[other.index()])));
         let results = pairs.collect();
         Self { terms, bounds, results }
-    }
-
-    fn is_same(&self) -> bool {
-        self.results.iter().all(|(left, right)| left == right)
     }
 }
 

@@ -33,6 +33,29 @@ impl Simplifier {
         *range = (range.0.max(low), range.1.min(high));
     }
 
+    /// The bounds of a node's value, if it has one: it does not overflow.
+    pub(super) fn bounds_of(&self, node: &Node) -> Option<(i64, i64)> {
+        let of = |term: Term| {
+            let (low, high) = self.range(term);
+            [i128::from(low), i128::from(high)]
+        };
+        let (all, low, high) = match *node {
+            Node::Bounded { low, high, .. } => return Some((low, high)),
+            Node::Binary(Operator::Add, left, right) => {
+                (i64::MIN, of(left)[0] + of(right)[0], of(left)[1] + of(right)[1])
+            }
+            Node::Binary(Operator::Sub, left, right) => {
+                (i64::MIN, of(left)[0] - of(right)[1], of(left)[1] - of(right)[0])
+            }
+            Node::Binary(Operator::Mul, left, right) if self.is_natural(left) && self.is_natural(right) => {
+                (0, of(left)[0] * of(right)[0], of(left)[1] * of(right)[1])
+            }
+            _ => return None,
+        };
+        let low = i64::try_from(low).unwrap_or(all);
+        Some((low, i64::try_from(high).unwrap_or(i64::MAX)))
+    }
+
     /// A node as it is.
     fn plain(&mut self, node: Node) -> Term {
         let range = self.range_of(&node);

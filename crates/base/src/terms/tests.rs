@@ -144,6 +144,28 @@ fn other_ways_to_compute_the_same_are_found() {
     assert!(!same(&program, &inputs, &[count, results[1]], &product(8)));
 }
 
+/// A product that overflows is no count: an unsigned minimum is a signed one.
+#[test]
+fn what_has_no_value_does_not_differ() {
+    let least = formula(|terms| {
+        let (x, y) = (workload(terms, 0), workload(terms, 2));
+        let (product, limit) = (terms.binary(Operator::Mul, x, y), terms.constant(i32::MAX.into()));
+        vec![terms.binary(Operator::MinS, product, limit)]
+    });
+    let mut program = Terms::default();
+    let (x, y, by) = (program.unknown(), program.unknown(), program.constant(32));
+    let mut inputs = Vec::new();
+    for value in [x, y] {
+        let high = program.binary(Operator::ShrU, value, by);
+        inputs.extend([value, high]);
+    }
+    let (product, limit) = (program.binary(Operator::Mul, y, x), program.constant(i32::MAX.into()));
+    let least_unsigned = program.binary(Operator::MinU, product, limit);
+    assert!(same(&program, &inputs, &[least_unsigned], &least));
+    let other = program.binary(Operator::MinU, x, limit);
+    assert!(!same(&program, &inputs, &[other], &least));
+}
+
 /// Each rule keeps the value: terms of random operations, simplified and evaluated.
 #[test]
 fn simplification_keeps_values() {

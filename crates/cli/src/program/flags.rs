@@ -67,7 +67,14 @@ const EXECUTABLE_SUBSTITUTION: List<Substitution> = List::parsed(
 /// The modules, and how they are run.
 pub(crate) const MODULES: Group = Group {
     title: "Modules",
-    flags: &[&MODULE, &MODULE_MODE, &LEAD_ALLOCATOR, &TRACE_EXECUTION, &EXECUTABLE_SUBSTITUTION],
+    flags: &[
+        &MODULE,
+        &MODULE_MODE,
+        &LEAD_ALLOCATOR,
+        &TRACE_EXECUTION,
+        &EXECUTABLE_SUBSTITUTION,
+        &compiler_flags::WORKGROUPS,
+    ],
 };
 
 const REPLAY_OUTPUT: Flag<Option<PathBuf>> = Flag::path(

@@ -13,7 +13,7 @@ use rehal_session::{
 use serde::Serialize;
 
 use super::benchmark_flags::{self, BENCHMARK};
-use super::compiler_flags::COMPILING;
+use super::compiler_flags::{COMPILING, WORKGROUPS};
 use super::history::{self, History, Measured};
 use super::replay_flags;
 use crate::flags::{Flag, Group, with_devices};
@@ -133,6 +133,7 @@ const REPLAY: Group = Group {
         &replay_flags::FILE_REMAP,
         &replay_flags::FILE_WRITES,
         &replay_flags::SUBSTITUTION,
+        &WORKGROUPS,
         &replay_flags::RECOVER,
     ],
 };

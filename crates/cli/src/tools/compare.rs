@@ -16,7 +16,7 @@ use std::time::Duration;
 use rehal_base::{Error, Result};
 use rehal_session::{CacheState, CaptureBytes, CompareOptions, Plan, Replay};
 
-use super::compiler_flags::{COMPILING, SubstituteCompiler};
+use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};
 use super::report_format::{self, Format};
 use super::{function_flags, ledger_flags, replay_flags, verify};
 use crate::devices::Expectations;
@@ -177,6 +177,7 @@ const COMPARISON: Group = Group {
         &function_flags::DISPATCH,
         &WITH,
         &BASELINE,
+        &WORKGROUPS,
         &verify::TOLERANCE,
         &ledger_flags::ELEMENT_TYPE,
         &verify::ELEMENTS,
@@ -343,7 +344,7 @@ impl Session<'_> {
             let watch = &mut || ControlFlow::Continue(());
             let (invocation, effort) = (engine.invocation, engine.effort());
             let report = compare_candidate(invocation, candidate, codes, self.limits, effort, watch)?;
-            if let Outcome::Crashed | Outcome::Failed = report.outcome {
+            if let Outcome::Crashed | Outcome::CannotTell | Outcome::Failed = report.outcome {
                 output::note(report.text.trim_end());
             }
             reports.push(report);

@@ -1,6 +1,6 @@
 //! Flags of the tools that compile programs, and the compiler that they select.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use rehal_base::{Error, Result};
 use rehal_session::{
     Compilation, Compiled, Compiler, CompilerOptions, CompilerSetup, DeviceGroup, DispatchedFunction,
-    ModuleSource, Plan, ResolvedSubstitutions, Substitution, build_substitutes, compile_dispatches, drivers,
-    is_program_source, target_flags,
+    ModuleSource, NeededWorkgroups, Plan, ResolvedSubstitutions, Selector, Substitution, build_substitutes,
+    compile_dispatches, drivers, is_program_source, target_flags,
 };
 
-use crate::flags::{DEVICE, Flag, Flags, Group, List, Refusal, read, size, time};
+use crate::flags::{DEVICE, Flag, Flags, Group, List, Refusal, read, size, text, time};
 use crate::{interrupts, output};
 
 /// The compiler.
@@ -77,6 +77,43 @@ pub(crate) const COMPILER_FLAG: List<OsString> = List::parsed(
      default, programs are compiled for the first --device of tools that run them.",
 );
 
+/// States the workgroups of replacements that do not say what they need.
+pub(crate) const WORKGROUPS: List<StatedWorkgroups> = List::parsed(
+    "workgroup_count",
+    "[FUNCTION=]X,Y,Z",
+    "[FUNCTION=]X,Y,Z, or [FUNCTION=]same",
+    StatedWorkgroups::parse,
+    "The workgroups that a replacement needs for FUNCTION, or for all its functions, if it is not a source of the compiler, which \
+     says it: X,Y,Z, or same for those of the replaced function. Kernels in C and Rust, and other code whose compiler is not that \
+     of programs, need the same by default. May be repeated.",
+);
+
+/// The workgroups of a function as a flag states them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StatedWorkgroups {
+    /// The name of the function; `None` for all.
+    function: Option<String>,
+    needed: NeededWorkgroups,
+}
+
+impl StatedWorkgroups {
+    fn parse(value: &OsStr) -> Result<Self, Refusal> {
+        let value = &*text(value)?;
+        let (function, count) = match value.rsplit_once('=') {
+            Some(("", _)) => return Err(Refusal::Unexpected),
+            Some((function, count)) => (Some(function.to_owned()), count),
+            None => (None, value),
+        };
+        let numbers: Option<Vec<u32>> = count.split(',').map(|it| it.trim().parse().ok()).collect();
+        let needed = match numbers.as_deref() {
+            Some(&[x, y, z]) => NeededWorkgroups::Count([x, y, z]),
+            _ if count == "same" => NeededWorkgroups::Same,
+            _ => return Err(Refusal::Unexpected),
+        };
+        Ok(Self { function, needed })
+    }
+}
+
 /// The flags of tools that compile sources.
 pub(crate) const COMPILING: Group = Group {
     title: "Compilation of sources",
@@ -120,11 +157,16 @@ fn checked(setup: &CompilerSetup) -> Result<Compiler> {
 pub(crate) struct SubstituteCompiler {
     setup: CompilerSetup,
     arguments: Vec<OsString>,
+    pub workgroups: Vec<StatedWorkgroups>,
 }
 
 impl SubstituteCompiler {
     pub(crate) fn from_flags(flags: &Flags) -> Self {
-        Self { setup: setup(flags), arguments: flags.list(&COMPILER_FLAG) }
+        Self {
+            setup: setup(flags),
+            arguments: flags.list(&COMPILER_FLAG),
+            workgroups: flags.list(&WORKGROUPS),
+        }
     }
 
     /// The substitutions in a plan, with exact selectors. Their sources are compiled.
@@ -150,34 +192,6 @@ impl SubstituteCompiler {
         self.compile(&mut resolved.substitutions, &resolved.dispatched)
     }
 
-    /// The same for a module that is written, whose code has its workgroup counts: fails if a source needs
-    /// other ones, and notes what a source needs if the module computes them.
-    pub(crate) fn build_for_module(&self, resolved: &mut ResolvedSubstitutions) -> Result<()> {
-        self.build(resolved)?;
-        let has_unknown = resolved.dispatched.iter().any(|it| it.name.is_empty());
-        let advice = "compile the program with the source: rehal compile --substitute=NAME=FILE";
-        for Substitution { replacement, .. } in &resolved.substitutions {
-            let source = replacement.name.as_deref().unwrap_or("the replacement");
-            for (function, needed) in &replacement.workgroup_counts {
-                let dispatched = resolved.dispatched.iter().filter(|it| it.name == *function);
-                let dispatched: Vec<_> = dispatched.map(|it| it.workgroups).collect();
-                let text = |[x, y, z]: &[u32; 3]| format!("{x}x{y}x{z}");
-                let needs = format!("'{source}' needs {} workgroups for '{function}', and", text(needed));
-                if let Some(other) = dispatched.iter().flatten().find(|it| *it != needed) {
-                    let message = format!("{needs} the module dispatches {}", text(other));
-                    return Err(Error::failed_precondition(message).advise(advice));
-                }
-                if has_unknown || dispatched.is_empty() || dispatched.contains(&None) {
-                    output::note(&format!(
-                        "note: {needs} the module may dispatch another count: if it does, the results are wrong; \
-                         then {advice}"
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Compiles the sources, which must be for the bindings of the dispatches.
     pub(crate) fn compile(
         &self,
@@ -191,8 +205,34 @@ impl SubstituteCompiler {
         let mut compiler = || checked(&self.setup);
         compile_dispatches(substitutions, dispatched, &self.arguments, &mut compiler, |_, messages| {
             output::note(messages);
-        })
+        })?;
+        state_workgroups(&self.workgroups, substitutions)
     }
+}
+
+/// States the workgroups of replacements.
+pub(crate) fn state_workgroups(
+    stated: &[StatedWorkgroups],
+    substitutions: &mut [Substitution],
+) -> Result<()> {
+    let is_only = substitutions.len() == 1;
+    for StatedWorkgroups { function, needed } in stated {
+        let is_of = |it: &Substitution| match (function, &it.selector) {
+            (Some(function), Selector::Name(name)) => is_only || name == function,
+            _ => true,
+        };
+        let mut is_stated = substitutions.is_empty();
+        for Substitution { replacement, .. } in substitutions.iter_mut().filter(|it| is_of(it)) {
+            replacement.workgroups.push((function.clone(), needed.clone()));
+            is_stated = true;
+        }
+        if !is_stated {
+            let name = function.as_deref().unwrap_or_default().escape_debug();
+            let advice = format!("give --{} the name of a function that is replaced", WORKGROUPS.name());
+            return Err(Error::not_found(format!("no replacement is of function '{name}'")).advise(advice));
+        }
+    }
+    Ok(())
 }
 
 /// Compiles the modules that are sources, for the first device of the flags unless flags of the compiler name
@@ -240,4 +280,24 @@ pub(crate) fn compile(compiler: &Compiler, compilation: &Compilation) -> Result<
         output::note(compiled.messages.trim_end());
     }
     Ok(compiled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workgroups_are_stated_of_a_function_or_of_all() {
+        let parse = |value: &str| {
+            let it = StatedWorkgroups::parse(OsStr::new(value)).ok()?;
+            Some((it.function, it.needed))
+        };
+        let count = NeededWorkgroups::Count;
+        assert_eq!(parse("1,2,3"), Some((None, count([1, 2, 3]))));
+        assert_eq!(parse("a=b=20,1, 1"), Some((Some("a=b".into()), count([20, 1, 1]))));
+        assert_eq!(parse("f=same"), Some((Some("f".into()), NeededWorkgroups::Same)));
+        for wrong in ["", "1,2", "1,2,3,4", "=1,2,3", "f=", "f", "-1,1,1", "4294967296,1,1"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
 }

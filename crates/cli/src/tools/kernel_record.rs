@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rehal_base::{Error, Result};
 use rehal_session::{CrashReports, KernelOptions, Kernels, Replay};
 
-use super::compiler_flags::{COMPILING, SubstituteCompiler};
+use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};
 use super::{function_flags, replay_flags};
 use crate::flags::{Access, Flag, Group, with_devices};
 use crate::kernel_recording::{MAX_MEMORY, Recording, Report, file_name};
@@ -101,6 +101,7 @@ const RECORD: Group = Group {
         &replay_flags::FILE_REMAP,
         &replay_flags::FILE_WRITES,
         &replay_flags::SUBSTITUTION,
+        &WORKGROUPS,
         &replay_flags::RECOVER,
     ],
 };

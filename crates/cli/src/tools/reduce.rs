@@ -15,7 +15,7 @@ use rehal_session::{CaptureBytes, ReduceOptions, TemporaryDirectory, reduce};
 
 use self::checks::{Check, Checks};
 use self::command::CheckCommand;
-use super::compiler_flags::COMPILING;
+use super::compiler_flags::{COMPILING, WORKGROUPS};
 use super::report_format::{self, Format};
 use super::{function_flags, ledger_flags, replay_flags, verify};
 use crate::flags::{Flag, Flags, Group, Refusal, read, short_time, time, with_devices};
@@ -156,6 +156,7 @@ const READY: Group = Group {
         &function_flags::DISPATCH,
         &replay_flags::ORDER,
         &replay_flags::SUBSTITUTION,
+        &WORKGROUPS,
         &replay_flags::FILE_REMAP,
         &replay_flags::FILE_WRITES,
     ],

@@ -9,7 +9,7 @@ use rehal_session::{
     Question, RecordLocation, ReplayQuestions,
 };
 
-use super::compiler_flags::COMPILING;
+use super::compiler_flags::{COMPILING, WORKGROUPS};
 use super::{ledger_flags, replay_flags};
 use crate::flags::{Flag, Group, streamed, with_devices};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
@@ -85,6 +85,7 @@ const REPLAY: Group = Group {
         &replay_flags::FILE_REMAP,
         &replay_flags::FILE_WRITES,
         &replay_flags::SUBSTITUTION,
+        &WORKGROUPS,
         &HOST_READS,
         &HOST_READS_LIMIT,
         &replay_flags::RECOVER,

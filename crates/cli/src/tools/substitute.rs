@@ -7,7 +7,7 @@ use rehal_session::{
 };
 use serde::Serialize;
 
-use super::compiler_flags::{COMPILING, SubstituteCompiler};
+use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};
 use super::report_format::{self, Format};
 use crate::flags::{Access, Flag, Group, List};
 use crate::output_file::{OUTPUT, OutputFile};
@@ -55,7 +55,8 @@ const EXECUTABLE: List<Substitution> = List::parsed(
 
 const FORMAT: Flag<Format> = report_format::flag("text: a table of what was replaced. json: an object.");
 
-const SUBSTITUTE_GROUP: Group = Group { title: "Substitution", flags: &[&EXECUTABLE, &OUTPUT, &FORMAT] };
+const SUBSTITUTE_GROUP: Group =
+    Group { title: "Substitution", flags: &[&EXECUTABLE, &WORKGROUPS, &OUTPUT, &FORMAT] };
 
 fn run(invocation: &Invocation) -> Result<()> {
     let (path, flags) = (invocation.operand(), &invocation.flags);
@@ -67,7 +68,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let output = OutputFile::from_flags(flags, "new.vmfb")?;
     let module = ProgramModule::read(&ModuleSource::File(path.clone()), ModuleMode::Preload)?;
     let compiler = SubstituteCompiler::from_flags(flags);
-    let build = |resolved: &mut _| compiler.build_for_module(resolved);
+    let build = |resolved: &mut _| compiler.build(resolved);
     let (bytes, replaced) = substitute_executables(module.file(), &substitutions, &build)?;
     output.write(|sink| {
         std::io::Write::write_all(sink, &bytes).map_err(|error| Error::io("writing the file", &error))

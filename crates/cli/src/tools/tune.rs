@@ -158,7 +158,13 @@ const SEED: Flag<u64> = Flag::number(
 
 const CHECKS: Group = Group {
     title: "Checks",
-    flags: &[&verify::TOLERANCE, &ledger_flags::ELEMENT_TYPE, &verify::ELEMENTS, &compare::ATOMICS],
+    flags: &[
+        &verify::TOLERANCE,
+        &ledger_flags::ELEMENT_TYPE,
+        &verify::ELEMENTS,
+        &compare::ATOMICS,
+        &compiler_flags::WORKGROUPS,
+    ],
 };
 
 const CACHE: Flag<compare::Caches> = compare::cache_flag("warm");

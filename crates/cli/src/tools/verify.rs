@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{Advice, Error, Remedy, Result, StatusCode};
 use rehal_session::{
     CaptureOptions, CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES,
     RecordLocation, Replay, Substitution, Tolerance, Verification, VerifyOptions, VerifyReport, VerifySides,
@@ -15,7 +15,7 @@ use rehal_session::{
 
 use serde::Serialize;
 
-use super::compiler_flags::{COMPILING, SubstituteCompiler};
+use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
 use crate::devices::Expectations;
@@ -141,6 +141,7 @@ const SIDES: Group = Group {
         &OTHER_DEVICE,
         &WATCH_MEMORY,
         &replay_flags::SUBSTITUTION,
+        &WORKGROUPS,
         &replay_flags::FILE_REMAP,
         &replay_flags::FILE_WRITES,
         &replay_flags::RECOVER,
@@ -199,7 +200,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let substitutions =
         SubstituteCompiler::from_flags(flags).resolve(&substitutions, &plan, &|| devices.open())?;
     let target = Target { flags, plan, devices, options, substitutions };
-    let outcome = target.outcome(&expected)?;
+    let outcome = target.outcome(&expected).map_err(cannot_tell)?;
     let format = flags.get(&FORMAT);
     // The replays have closed theirs.
     let devices = matches!(format, Format::Json).then(|| target.devices.open()).transpose()?;
@@ -487,6 +488,14 @@ pub(super) fn note_unused_tolerances(outcome: &Verification) {
             output::escaped(function)
         ));
     }
+}
+
+/// An error that says nothing about results.
+fn cannot_tell(error: Error) -> Error {
+    let Some(Advice::Remedy(Remedy::StateWorkgroups)) = error.advice() else { return error };
+    let told = Error::new(error.code(), format!("cannot tell: {}", error.message()));
+    let lines = error.context_lines().iter().cloned();
+    lines.fold(told, Error::context).advise(Remedy::StateWorkgroups)
 }
 
 /// Notes what an exit status does not say.

@@ -1,6 +1,7 @@
-use rehal_base::{Error, Result};
+use rehal_base::{Context, Error, Result};
 use rehal_hal::{
-    Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, WORKGROUP_COUNT_BYTES, WorkgroupCount,
+    Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, WORKGROUP_COUNT_BYTES,
+    WorkgroupCount,
 };
 use rehal_vm::{Call, Span};
 use smallvec::SmallVec;
@@ -35,15 +36,17 @@ pub(super) fn dispatch_indirect(_state: &HalState, call: &mut Call<'_>) -> Resul
 }
 
 /// The arguments that both forms share: the function, the constants and the bindings.
-fn record(call: &Call<'_>, workgroup_count: WorkgroupCount<&Buffer>, flags: DispatchFlags) -> Result<()> {
+fn record(call: &Call<'_>, workgroup_count: WorkgroupCount<&Buffer>, mut flags: DispatchFlags) -> Result<()> {
     let command_buffer: &CommandBuffer = handle(call, 0)?;
     let ordinal = function_of(call.i64(2)?)?;
     let (executable, function, needed) = handle::<ProgramExecutable>(call, 1)?.function(ordinal);
-    let workgroup_count = match (workgroup_count, needed) {
-        (WorkgroupCount::Static(_), Some(needed)) => WorkgroupCount::Static(needed),
-        (workgroup_count, _) => workgroup_count,
-    };
     let constants = constants(call.span(7)?)?;
+    let mut workgroup_count = workgroup_count;
+    let is_indirect = matches!(workgroup_count, WorkgroupCount::Indirect(_));
+    if let Some(needed) = needed.count(&constants, is_indirect).context(|| named(executable, function))? {
+        workgroup_count = WorkgroupCount::Static(needed);
+        flags -= DispatchFlags::DYNAMIC_INDIRECT_PARAMETERS | DispatchFlags::STATIC_INDIRECT_PARAMETERS;
+    }
     let bindings = bindings(call.span(8)?)?;
     command_buffer.record(&Command::Dispatch(Dispatch {
         executable,
@@ -55,6 +58,12 @@ fn record(call: &Call<'_>, workgroup_count: WorkgroupCount<&Buffer>, flags: Disp
         bindings: &bindings,
         flags,
     }))
+}
+
+/// A function in errors.
+fn named(executable: &Executable, function: u32) -> String {
+    let name = executable.function(function).map(|it| it.name.escape_debug().to_string());
+    format!("function '{}', which replaces one of the program", name.unwrap_or_default())
 }
 
 /// Programs identify a function by its ordinal.

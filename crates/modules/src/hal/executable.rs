@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use rehal_base::{Error, Result};
-use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, ReplacedFunction, WorkgroupSchedule};
+use rehal_hal::{
+    CachingMode, Device, Executable, ExecutableParams, NeededWorkgroups, ReplacedFunction, WorkgroupSchedule,
+};
 use rehal_vm::Call;
 
 use super::HalState;
@@ -24,11 +26,11 @@ pub struct ProgramExecutable {
 }
 
 impl ProgramExecutable {
-    /// What runs for a function of the program, and the workgroups that it needs if other code does.
-    pub(super) fn function(&self, ordinal: u32) -> (&Executable, u32, Option<[u32; 3]>) {
+    /// What runs for a function of the program, and the workgroups that it needs.
+    pub(super) fn function(&self, ordinal: u32) -> (&Executable, u32, &NeededWorkgroups) {
         match self.replaced.as_ref().and_then(|functions| functions.get(ordinal as usize)) {
-            Some(it) => (&it.executable, it.function, it.workgroup_count),
-            None => (&self.own, ordinal, None),
+            Some(it) => (&it.executable, it.function, &it.workgroups),
+            None => (&self.own, ordinal, &NeededWorkgroups::Same),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::DeviceGroup;
+use rehal_hal::{DeviceGroup, NeededWorkgroups};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{
@@ -93,6 +93,7 @@ fn executables_are_replaced_by_bytes() {
     let elf = std::fs::read(fixture("modules/add4_swapped.elf")).unwrap();
     for replacement in
         [Replacement::bytes(elf.clone()), Replacement::bytes(elf.clone()).of_format("embedded-elf-x86_64")]
+            .map(|it| it.with_workgroups(None, NeededWorkgroups::Same))
     {
         let replaced = substituted(|options| {
             options.substitutions.push(Substitution::new(Selector::Id(4), replacement));
@@ -125,7 +126,8 @@ fn the_callback_is_called_for_each_executable() {
     };
     assert_eq!(substituted(|options| options.substitute = Some(answer(None))).unwrap(), SUM);
     let elf = fixture("modules/add4_swapped.elf");
-    let by_file = answer(Some(Replacement::file(&elf)));
+    let same = |it: Replacement| Some(it.with_workgroups(None, NeededWorkgroups::Same));
+    let by_file = answer(same(Replacement::file(&elf)));
     assert_eq!(substituted(|options| options.substitute = Some(by_file)).unwrap(), SWAPPED);
     let functions = ["add_dispatch_0_elementwise_4_f32", "mul_dispatch_0_elementwise_4_f32"];
     let expected = (
@@ -139,7 +141,7 @@ fn the_callback_is_called_for_each_executable() {
     // It takes precedence over a selector, which applies if the callback returns `None`.
     let captured = Replacement::file(fixture("cts/affine.embedded.elf"));
     let selector = Substitution::new(Selector::All, captured);
-    let by_bytes = answer(Some(Replacement::bytes(std::fs::read(&elf).unwrap())));
+    let by_bytes = answer(same(Replacement::bytes(std::fs::read(&elf).unwrap())));
     let both = |answer: Substitute| {
         substituted(|options| {
             options.substitutions.push(selector.clone());

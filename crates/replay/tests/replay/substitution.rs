@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rehal_base::{Error, Remedy, Result, StatusCode};
-use rehal_hal::{DeviceGroup, FunctionInfo, FunctionParameter};
+use rehal_hal::{DeviceGroup, FunctionInfo, FunctionParameter, NeededWorkgroups};
 use rehal_replay::{
     Candidate, Plan, PlanOptions, Replacement, Replay, ReplayOptions, Selector, Substitute, Substitution,
 };
@@ -31,8 +31,7 @@ impl Replacements {
 
 /// Options with substitutions, in which `{}` is the path.
 fn substitute(path: &std::path::Path, selectors: &[&str]) -> ReplayOptions {
-    let parse = |it: &&str| Substitution::parse(&it.replace("{}", path.to_str().unwrap())).unwrap();
-    ReplayOptions::default().substitutions(selectors.iter().map(parse).collect())
+    parsed(&selectors.iter().map(|it| it.replace("{}", path.to_str().unwrap())).collect::<Vec<_>>())
 }
 
 /// A capture of two executables; each of the three functions is dispatched over a separate byte.
@@ -135,9 +134,12 @@ fn a_replacement_without_effect_is_an_error() {
     assert!(error.message().contains("it has none of the functions to replace"), "{error:?}");
 }
 
-/// Options with substitutions.
+/// Options with substitutions, of code that needs the captured workgroups.
 fn parsed(substitutions: &[String]) -> ReplayOptions {
-    let parse = |it: &String| Substitution::parse(it).unwrap();
+    let parse = |it: &String| {
+        let Substitution { selector, replacement } = Substitution::parse(it).unwrap();
+        Substitution::new(selector, same(replacement))
+    };
     ReplayOptions::default().substitutions(substitutions.iter().map(parse).collect())
 }
 
@@ -314,9 +316,7 @@ fn a_function_is_replaced_by_itself() {
         // And no other function from that file.
         (vec![format!("s={both}")], [1, 2, 40], &["both", "right"]),
     ] {
-        let parsed = substitutions.iter().map(|text| Substitution::parse(text).unwrap()).collect();
-        let options = ReplayOptions::default().substitutions(parsed);
-        let observed = run_with(&bytes, &options).unwrap();
+        let observed = run_with(&bytes, &parsed(&substitutions)).unwrap();
         assert_eq!(results(&observed), expected, "{substitutions:?}");
         let of_right = observed.executables.iter().filter(|(id, _)| *id == right);
         let names: Vec<_> = of_right.map(|(_, name)| name.as_str()).collect();
@@ -330,8 +330,7 @@ fn a_program_replaces_some_functions() {
     let bytes = capture.finish();
     let run = |id: Id, code: FakeCode| {
         let replacement = Replacement::bytes(code.encode()).keep_missing().named("kernel.c");
-        let substitutions = vec![Substitution::new(Selector::Id(id), replacement)];
-        run_with(&bytes, &ReplayOptions::default().substitutions(substitutions))
+        run_with(&bytes, &replacing([(Selector::Id(id), replacement)]))
     };
     let observed = run(right, code("new", 20, &[function("s", 0, 1)])).unwrap();
     assert_eq!(results(&observed), [1, 2, 20]);
@@ -360,8 +359,13 @@ fn workgroups(bytes: &[u8], options: &ReplayOptions) -> Result<Vec<[u32; 3]>> {
 
 fn replacing(substitutions: impl IntoIterator<Item = (Selector, Replacement)>) -> ReplayOptions {
     let pairs = substitutions.into_iter();
-    let all = pairs.map(|(selector, replacement)| Substitution::new(selector, replacement)).collect();
+    let all = pairs.map(|(selector, replacement)| Substitution::new(selector, same(replacement))).collect();
     ReplayOptions::default().substitutions(all)
+}
+
+/// Code that needs the captured workgroups, unless something else is said of a function.
+fn same(replacement: Replacement) -> Replacement {
+    replacement.with_workgroups(None, NeededWorkgroups::Same)
 }
 
 fn named(name: &str) -> Selector {
@@ -375,7 +379,10 @@ fn a_replacement_may_need_other_workgroups() {
     let bytes = capture.finish();
     let functions = ["r", "s", "l"].map(|name| function(name, 0, 1));
     let plain = Replacement::bytes(code("new", 20, &functions).encode()).keep_missing();
-    let counted = plain.clone().with_workgroups("s", [2, 3, 4]).with_workgroups("l", [9, 9, 9]);
+    let counted = plain
+        .clone()
+        .with_workgroups(Some("s"), NeededWorkgroups::Count([2, 3, 4]))
+        .with_workgroups(Some("l"), NeededWorkgroups::Count([9, 9, 9]));
     let one = [1; 3];
     for (substitutions, expected) in [
         (vec![(named("r"), counted.clone())], [one, one, one]),
@@ -391,6 +398,7 @@ fn a_replacement_may_need_other_workgroups() {
         let options = replacing(substitutions);
         assert_eq!(workgroups(&bytes, &options).unwrap(), expected, "{:?}", options.substitutions);
     }
+    let counted = same(counted);
     // What a program chooses by itself needs its workgroups, too.
     let substitute: Substitute =
         Arc::new(
@@ -410,7 +418,8 @@ fn workgroups_follow_the_names_of_dumped_files() {
     capture.dispatch(&CaptureBuilder::kernel(executable, 0, [1; 3]), &[], &[whole(buffer)]);
     let bytes = capture.finish();
     let code = code("new", 7, &[function(FUNCTION, 0, 1)]).encode();
-    let replacement = Replacement::bytes(code).with_workgroups(FUNCTION, [2, 3, 4]);
+    let replacement =
+        Replacement::bytes(code).with_workgroups(Some(FUNCTION), NeededWorkgroups::Count([2, 3, 4]));
     for name in [FUNCTION, "main_dispatch_3", "configured_module_main_dispatch_3", "old"] {
         let options = replacing([(named(name), replacement.clone())]);
         assert_eq!(workgroups(&bytes, &options).unwrap(), [[2, 3, 4]], "{name}");
@@ -430,7 +439,7 @@ fn workgroups_are_known_without_captured_names() {
     }
     let bytes = capture.finish();
     let code = code("new", 7, &[function("x", 0, 1), function("y", 0, 1)]).encode();
-    let replacement = Replacement::bytes(code).with_workgroups("y", [2, 3, 4]);
+    let replacement = Replacement::bytes(code).with_workgroups(Some("y"), NeededWorkgroups::Count([2, 3, 4]));
     let options = replacing([(Selector::Id(executable), replacement)]);
     assert_eq!(workgroups(&bytes, &options).unwrap(), [[1; 3], [2, 3, 4]]);
 }
@@ -440,13 +449,15 @@ fn workgroups_of_no_function_are_an_error() {
     let (capture, [left, _]) = capture();
     let bytes = capture.finish();
     let code = code("new", 20, &[function("l", 0, 1)]).encode();
-    let replacement = Replacement::bytes(code).named("best.mlir").with_workgroups("other", [2, 3, 4]);
+    let replacement = Replacement::bytes(code)
+        .named("best.mlir")
+        .with_workgroups(Some("other"), NeededWorkgroups::Count([2, 3, 4]));
     for selector in [named("l"), named("left"), Selector::Id(left)] {
         let error = set_up(&bytes, &replacing([(selector, replacement.clone())])).unwrap_err();
         assert_eq!(error.code(), StatusCode::FailedPrecondition, "{error:?}");
         assert_eq!(
             error.message(),
-            "substitute 'best.mlir' needs 2x3x4 workgroups for function 'other', which its code does not have"
+            "the workgroups of function 'other' are stated, which the code of substitute 'best.mlir' does not have"
         );
     }
 }

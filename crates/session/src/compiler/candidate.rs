@@ -1,13 +1,15 @@
 //! Variants of a dispatch that are compiled by themselves, of which the text is in memory.
 
 use std::ffi::OsString;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, Result};
+use rehal_hal::NeededWorkgroups;
 use rehal_replay::Replacement;
 use rehal_tune::TemporaryDirectory;
 
-use super::text;
+use super::count::needed_workgroups;
 use super::{Compilation, Compiler};
 
 /// A dispatch that was compiled by itself.
@@ -18,23 +20,27 @@ pub struct CompiledDispatch {
     pub bytes: Vec<u8>,
     /// What the compiler printed, such as warnings.
     pub messages: String,
-    /// The workgroups with which a program dispatches its functions, if that does not depend on values of the
-    /// program: they depend on how the compiler divides the work.
-    pub workgroup_counts: Vec<(String, [u32; 3])>,
+    /// The workgroups that its functions need, which depend on how the compiler divides the work.
+    pub workgroups: Vec<(String, NeededWorkgroups)>,
 }
 
 impl CompiledDispatch {
     /// As a replacement of a captured executable. `name` is that of its source.
     pub fn into_replacement(self, name: impl Into<String>) -> Replacement {
         let mut replacement = Replacement::bytes(self.bytes).keep_missing().named(name);
-        replacement.workgroup_counts = self.workgroup_counts;
+        let needed = self.workgroups.into_iter();
+        replacement.workgroups = needed.map(|(function, it)| (Some(function), it)).collect();
         replacement
     }
 }
 
-/// The pass after which workgroup counts are decided, and the first words of what is printed then.
-const DECIDED: &str = "--mlir-print-ir-after=iree-hal-translate-target-executable-variants";
-const DUMP: &str = "// -----// IR Dump After ";
+/// What is printed before and after the pass that decides workgroup counts, and the first words of it. Before,
+/// functions say which constants are the workload.
+const DECIDED: [&str; 2] = [
+    "--mlir-print-ir-before=iree-hal-translate-target-executable-variants",
+    "--mlir-print-ir-after=iree-hal-translate-target-executable-variants",
+];
+const DUMPS: [&str; 2] = ["// -----// IR Dump Before ", "// -----// IR Dump After "];
 
 impl Compiler {
     /// Compiles the text of a dispatch, as the compiler dumps it, to the binary of its target. The text is
@@ -55,12 +61,12 @@ impl Compiler {
         flags: impl IntoIterator<Item = impl Into<OsString>>,
     ) -> Result<CompiledDispatch> {
         let flags = flags.into_iter().map(Into::into);
-        let own = ["--compile-mode=hal-executable", DECIDED].map(OsString::from);
-        let compiled = self.compile(&Compilation::new(path, own.into_iter().chain(flags)))?;
-        let (messages, dumped) = split(&compiled.messages);
+        let own = iter::once("--compile-mode=hal-executable").chain(DECIDED).map(OsString::from);
+        let compiled = self.compile(&Compilation::new(path, own.chain(flags)))?;
+        let (messages, [before, after]) = split(&compiled.messages);
         Ok(CompiledDispatch {
             bytes: compiled.bytes().to_vec(),
-            workgroup_counts: text::workgroup_counts(&dumped),
+            workgroups: needed_workgroups(&before, &after),
             messages,
         })
     }
@@ -78,19 +84,19 @@ impl Compiler {
     }
 }
 
-/// The messages of the compiler without what it printed after the pass, and that: from the line that
-/// announces it to a brace without indentation.
-fn split(printed: &str) -> (String, String) {
-    let (mut messages, mut dumped) = (String::new(), String::new());
-    let mut is_dumped = false;
+/// The messages of the compiler without what it printed before and after the pass, and these: each from the
+/// line that announces it to a brace without indentation.
+fn split(printed: &str) -> (String, [String; 2]) {
+    let (mut messages, mut dumps) = (String::new(), [String::new(), String::new()]);
+    let mut dumped = None;
     for line in printed.lines() {
-        is_dumped |= line.starts_with(DUMP);
-        let to = if is_dumped { &mut dumped } else { &mut messages };
+        dumped = DUMPS.iter().position(|it| line.starts_with(it)).or(dumped);
+        let to = dumped.map_or(&mut messages, |it| &mut dumps[it]);
         to.push_str(line);
         to.push('\n');
-        is_dumped &= line != "}";
+        dumped = dumped.filter(|_| line != "}");
     }
-    (messages.trim().to_owned(), dumped)
+    (messages.trim().to_owned(), dumps)
 }
 
 #[cfg(test)]
@@ -99,9 +105,10 @@ mod tests {
 
     #[test]
     fn what_is_printed_after_the_pass_is_not_a_message() {
-        let dump = "// -----// IR Dump After X //----- //\nhal.executable.variant {\n  a\n}\n";
-        let (messages, dumped) = split(&format!("warning: 1\n{dump}\nwarning: 2\n"));
-        assert_eq!((messages.as_str(), dumped.as_str()), ("warning: 1\n\nwarning: 2", dump));
-        assert_eq!(split(""), (String::new(), String::new()));
+        let dump = "// -----// IR Dump After X //----- //\nhal.executable.variant {\n  a\n}\n".to_owned();
+        let before = dump.replace("After", "Before").replace("  a", "  b");
+        let (messages, dumped) = split(&format!("{before}warning: 1\n{dump}\nwarning: 2\n"));
+        assert_eq!((messages.as_str(), dumped), ("warning: 1\n\nwarning: 2", [before, dump]));
+        assert_eq!(split(""), Default::default());
     }
 }

@@ -160,25 +160,6 @@ fn function(operation: &Operation<'_>, variant: &str) -> Option<ExecutableFuncti
     })
 }
 
-/// The workgroup counts of the functions in the text of a variant, as far as they are constant.
-pub(super) fn workgroup_counts(text: &str) -> Vec<(String, [u32; 3])> {
-    let of = |export: Operation<'_>| Some((export.name, workgroup_count(export.body)?));
-    operations(text, "hal.executable.export").filter_map(of).collect()
-}
-
-/// What a region returns, if it is constant.
-fn workgroup_count(region: &str) -> Option<[u32; 3]> {
-    // %c4 = arith.constant 4 : index
-    let constant = |name: &str| {
-        let line = region.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(" = "))?;
-        line.strip_prefix("arith.constant ")?.split(' ').next()?.parse().ok()
-    };
-    let returned = region.lines().find_map(|line| line.trim().strip_prefix("hal.return "))?;
-    let mut counts = returned.split(" : ").next()?.split(", ").map(constant);
-    let count = [counts.next()??, counts.next()??, counts.next()??];
-    counts.next().is_none().then_some(count)
-}
-
 /// A part of a binding that a function accesses: where it begins, its bytes and the bits of an element, if
 /// these are known.
 struct Access {
@@ -224,18 +205,18 @@ fn sizes_of(shape: &str) -> (Option<u64>, Option<u64>) {
 }
 
 /// An operation with a symbol and a region.
-struct Operation<'t> {
-    name: String,
+pub(super) struct Operation<'t> {
+    pub name: String,
     /// From its name to the region.
-    head: &'t str,
+    pub head: &'t str,
     /// The text in the region; empty if it has none.
-    body: &'t str,
+    pub body: &'t str,
     /// All of it.
     text: &'t str,
 }
 
 /// The operations of a kind in a text, at any depth, each at the start of a line.
-fn operations<'t>(text: &'t str, kind: &'t str) -> impl Iterator<Item = Operation<'t>> {
+pub(super) fn operations<'t>(text: &'t str, kind: &'t str) -> impl Iterator<Item = Operation<'t>> {
     let mut rest = text;
     std::iter::from_fn(move || {
         loop {
@@ -290,7 +271,7 @@ fn region(text: &str) -> (&str, &str, usize) {
 }
 
 /// The text between the parenthesis at the end of `start` and the one that closes it.
-fn argument<'t>(text: &'t str, start: &str) -> Option<&'t str> {
+pub(super) fn argument<'t>(text: &'t str, start: &str) -> Option<&'t str> {
     let inside = &text[text.find(start)? + start.len()..];
     let (mut depth, mut is_quoted) = (1_usize, false);
     for (index, byte) in inside.bytes().enumerate() {
@@ -408,20 +389,6 @@ mod tests {
         assert!(other.has_objects && !variant.has_objects);
         assert_eq!(other.missing_body(), None);
         assert_eq!((other.functions[0].ordinal, other.functions[0].workgroup_count.as_str()), (3, ""));
-    }
-
-    #[test]
-    fn constant_workgroup_counts_are_read() {
-        let export = |body: &str| {
-            let head = "hal.executable.variant public @v target(<\"a\", \"b\">) {\n  hal.executable.export public @f ordinal(0) {";
-            format!("{head}\n{body}\n  }} <workgroup_size = [1 : index]>\n}}\n")
-        };
-        let body = "    %c4 = arith.constant 4 : index\n    %c40 = arith.constant 40 : index\n    %c1 = arith.constant 1 : index\n    hal.return %c4, %c40, %c1 : index, index, index";
-        let of = |text: &str| workgroup_counts(text).into_iter().map(|it| it.1).collect::<Vec<_>>();
-        assert_eq!(workgroup_counts(&export(body)), [("f".to_owned(), [4, 40, 1])]);
-        assert_eq!(of(&export(&body.replace("constant 40", "addi %a, %b"))), [[0; 3]; 0]);
-        assert_eq!(of(&(export(body) + &export(body))), [[4, 40, 1]; 2]);
-        assert_eq!(of(""), [[0; 3]; 0]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use rehal_replay::{
 };
 use rehal_vm::ModuleFile;
 
+use super::counts::ModuleCounts;
 use super::{ProgramModule, ProgramOptions};
 use crate::{
     DeviceOptions, DeviceSpec, ExecutableSource, LoadOptions, LoadedExecutable, driver_of_format, drivers,
@@ -26,11 +27,11 @@ const FORMAT: usize = 2;
 const DATA: usize = 3;
 
 /// The import with which they dispatch functions, and positions of its arguments.
-const DISPATCH: &str = "hal.command_buffer.dispatch";
-const FUNCTION: usize = 2;
-const WORKGROUPS: [usize; 3] = [3, 4, 5];
+pub(super) const DISPATCH: &str = "hal.command_buffer.dispatch";
+pub(super) const FUNCTION: usize = 2;
+pub(super) const WORKGROUPS: [usize; 3] = [3, 4, 5];
 /// Constants follow, then bindings, each of several arguments.
-const BEFORE_CONSTANTS: usize = 7;
+pub(super) const BEFORE_CONSTANTS: usize = 7;
 const BINDING: usize = 5;
 
 /// How the names of formats of ELF images begin: self-contained, and for the system's loader.
@@ -171,11 +172,9 @@ fn dispatched(module: &ModuleFile) -> Result<Vec<DispatchedFunction>> {
     let dispatched = calls.iter().filter_map(|call| {
         let name = call.get(FUNCTION)?.rodata.and_then(|it| module.bytes().get(module.rodata(it)?.range));
         let name = String::from_utf8_lossy(name.unwrap_or_default()).into_owned();
-        let [x, y, z] = WORKGROUPS.map(|it| u32::try_from(call.get(it)?.integer?).ok());
         let bindings = call.get(BEFORE_CONSTANTS..)?.rchunks_exact(BINDING).rev();
         Some(DispatchedFunction {
             name,
-            workgroups: x.zip(y).zip(z).map(|((x, y), z)| [x, y, z]),
             // Length, the last argument of each; -1 is all of a buffer.
             binding_bytes: bindings.map(|it| it.last()?.integer.filter(|it| *it != u64::MAX)).collect(),
         })
@@ -242,12 +241,13 @@ pub fn substitute_executables(
     resolved.dispatched = dispatched(module)?;
     build(&mut resolved)?;
     let substitutes = ProgramSubstitutes::open(&resolved.substitutions)?;
+    let counts = ModuleCounts::new(module)?;
     let mut others = Vec::new();
     for (executable, known) in executables.iter().zip(known) {
         let place = || place(executable);
         let other = match known {
-            Ok(Known::File(library)) => linked(executable, module, &library, &substitutes),
-            Ok(Known::Loaded(loaded)) => other_code(executable, module, &loaded, &substitutes),
+            Ok(Known::File(library)) => linked(executable, module, &library, &substitutes, &counts),
+            Ok(Known::Loaded(loaded)) => other_code(executable, module, &loaded, &substitutes, &counts),
             // An executable for another machine matters only if it is selected, and then only its number
             // tells.
             Err(error) if substitutes.may_select(executable.number) => Err(error),
@@ -274,10 +274,17 @@ fn linked(
     module: &ModuleFile,
     library: &ElfLibrary,
     substitutes: &ProgramSubstitutes,
+    counts: &ModuleCounts,
 ) -> Result<Option<Vec<u8>>> {
     let read = |code: &SubstituteCode<'_>| read_replacement(executable, code);
-    let found = substitutes.in_file(executable.number, &library.functions, &library.name, &read)?;
-    let Some(FileReplacements { code, functions }) = found else { return Ok(None) };
+    let own = (&library.functions[..], &*library.name, executable.code(module));
+    let found = substitutes.in_file(executable.number, own, &read)?;
+    let Some(FileReplacements { code, functions, workgroups }) = found else { return Ok(None) };
+    for ((function, replaced), needed) in library.functions.iter().zip(&functions).zip(&workgroups) {
+        if let Some((image, _)) = replaced {
+            counts.check(function, needed, code[*image].place)?;
+        }
+    }
     if let [only] = &code[..]
         && is_whole(executable, library, only, &functions)?
     {
@@ -348,6 +355,7 @@ fn other_code(
     module: &ModuleFile,
     loaded: &LoadedExecutable,
     substitutes: &ProgramSubstitutes,
+    counts: &ModuleCounts,
 ) -> Result<Option<Vec<u8>>> {
     let params = ExecutableParams {
         caching_mode: CachingMode::ALLOW_OPTIMIZATION,
@@ -375,6 +383,9 @@ fn other_code(
             "{place} has the functions of the executable in another order, and the program identifies them by \
              ordinals"
         ));
+    }
+    for (function, replaced) in own.functions().iter().zip(&replaced) {
+        counts.check(function, &replaced.workgroups, place)?;
     }
     match code.format {
         Some(other) if other != executable.format => {

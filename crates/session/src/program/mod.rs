@@ -4,6 +4,7 @@
 //! submodules handle inputs and results.
 
 mod calls;
+mod counts;
 mod executables;
 mod input_files;
 pub(crate) mod inputs;

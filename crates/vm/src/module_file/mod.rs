@@ -9,6 +9,7 @@ mod debug;
 mod rewrite;
 pub mod schema;
 mod uses;
+mod values;
 mod views;
 
 use std::fmt;

@@ -8,7 +8,7 @@ use rehal_base::{Error, Result};
 use rehal_session::{KernelLanguage, Replacement, Selector, Substitution, is_program_source};
 
 use super::KERNELS;
-use crate::tools::compiler_flags::SubstituteCompiler;
+use crate::tools::compiler_flags::{SubstituteCompiler, state_workgroups};
 
 /// Advice about a file that is not a replacement.
 pub(super) const NAME_REPLACEMENT: &str = "name a source (.c, .rs), a dispatch as the compiler dumps it (.mlir), a shared library, a compiled executable, or a SPIR-V module for Vulkan (.spv)";
@@ -31,7 +31,11 @@ impl Candidate {
             let shown = self.path.display().to_string();
             let bytes =
                 fs::read(&self.path).map_err(|error| Error::io(format!("reading '{shown}'"), &error))?;
-            return Ok(Replacement::bytes(bytes).named(shown));
+            let read = Replacement::bytes(bytes).named(shown);
+            let mut substitutions = [Substitution::new(Selector::Name(function.to_owned()), read)];
+            state_workgroups(&compiler.workgroups, &mut substitutions)?;
+            let [Substitution { replacement, .. }] = substitutions;
+            return Ok(replacement);
         }
         let mut substitutions = [self.substitution(function)];
         compiler.compile(&mut substitutions, &[])?;

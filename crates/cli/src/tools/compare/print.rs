@@ -259,7 +259,7 @@ impl Report for Compared<'_> {
         match self.reports {
             [only] => match only.outcome {
                 Outcome::Right | Outcome::Wrong => layout.wrap(&only.text),
-                Outcome::Crashed | Outcome::TimedOut => {
+                Outcome::Crashed | Outcome::TimedOut | Outcome::CannotTell => {
                     layout.wrap(&format!("{}  {}\n", only.name, only.summary))
                 }
                 // What it failed with is on standard error.

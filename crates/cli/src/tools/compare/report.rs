@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use rehal_base::{Error, StatusCode};
+use rehal_base::{Advice, Error, Remedy, StatusCode};
 use rehal_session::Comparison;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,6 +21,8 @@ pub(in crate::tools) enum Outcome {
     Crashed,
     /// It was ended, because it took too long.
     TimedOut,
+    /// How many workgroups it needs is not known.
+    CannotTell,
     /// It does not compile, has another signature, or fails, also if its process ends for a reason that may
     /// not be its own.
     Failed,
@@ -33,6 +35,7 @@ impl Outcome {
             Self::Wrong => "wrong",
             Self::Crashed => "crashed",
             Self::TimedOut => "timed_out",
+            Self::CannotTell => "cannot_tell",
             Self::Failed => "failed",
         }
     }
@@ -83,7 +86,12 @@ impl CandidateReport {
             error.code(),
             StatusCode::Unavailable | StatusCode::PermissionDenied | StatusCode::ResourceExhausted
         );
-        let report = Self::without_result(Outcome::Failed, candidate, &first, advice::report(error));
+        let is_unknown = error.advice() == Some(&Advice::Remedy(Remedy::StateWorkgroups));
+        let (outcome, first) = match is_unknown {
+            true => (Outcome::CannotTell, error.message().to_owned()),
+            false => (Outcome::Failed, first),
+        };
+        let report = Self::without_result(outcome, candidate, &first, advice::report(error));
         Self { says_nothing, is_not_found: error.code() == StatusCode::NotFound, ..report }
     }
 
@@ -142,7 +150,7 @@ pub(super) fn status(reports: &[CandidateReport]) -> u8 {
     const WRONG: u8 = 2;
     /// The replacements that are right are slower.
     const SLOWER: u8 = 3;
-    /// It cannot be told whether one that is right is slower.
+    /// It cannot be told whether one that is right is slower, or whether one is right.
     const CANNOT_TELL: u8 = 4;
     let has = |outcome: Outcome| reports.iter().any(|it| it.outcome == outcome);
     let right: Vec<_> =
@@ -152,6 +160,7 @@ pub(super) fn status(reports: &[CandidateReport]) -> u8 {
         _ if right.contains(&None) => CANNOT_TELL,
         false => SLOWER,
         true if has(Outcome::Wrong) || has(Outcome::Crashed) => WRONG,
+        true if has(Outcome::CannotTell) => CANNOT_TELL,
         true => FAILED,
     }
 }
@@ -183,13 +192,14 @@ mod tests {
         // Timed although it is wrong.
         let wrong = report(Outcome::Wrong, None, Some(0.1));
         let crashed = report(Outcome::Crashed, None, None);
+        let uncounted = report(Outcome::CannotTell, None, None);
         let failed = report(Outcome::Failed, None, None);
-        let ranked = [&fast, &unknown, &slow, &wrong, &crashed, &failed];
+        let ranked = [&fast, &unknown, &slow, &wrong, &crashed, &uncounted, &failed];
         let mut sorted = ranked.map(Clone::clone);
         sorted.reverse();
         sorted.sort_by(CandidateReport::rank);
         assert_eq!(sorted.each_ref(), ranked);
-        for (from, expected) in [(0, 0), (1, 4), (2, 3), (3, 2), (4, 2), (5, 1)] {
+        for (from, expected) in [(0, 0), (1, 4), (2, 3), (3, 2), (4, 2), (5, 4), (6, 1)] {
             assert_eq!(status(&sorted[from..]), expected, "{from}");
         }
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_session::{
-    Code, CrashReports, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, Printed, Replacement,
-    Worker,
+    Code, CrashReports, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, NeededWorkgroups,
+    Printed, Replacement, Worker,
 };
 use serde::{Deserialize, Serialize};
 
@@ -66,7 +66,7 @@ pub(in crate::tools) struct ReadCode {
     format: Option<String>,
     keeps_missing: bool,
     name: Option<String>,
-    workgroup_counts: Vec<(String, [u32; 3])>,
+    workgroups: Vec<(Option<String>, Needed)>,
 }
 
 impl ReadCode {
@@ -78,7 +78,7 @@ impl ReadCode {
             format: replacement.format.clone(),
             keeps_missing: replacement.keeps_missing,
             name: replacement.name.clone(),
-            workgroup_counts: replacement.workgroup_counts.clone(),
+            workgroups: replacement.workgroups.iter().map(|(name, it)| (name.clone(), it.into())).collect(),
         })
     }
 
@@ -87,12 +87,47 @@ impl ReadCode {
         replacement.format.clone_from(&self.format);
         replacement.keeps_missing = self.keeps_missing;
         replacement.name.clone_from(&self.name);
-        replacement.workgroup_counts.clone_from(&self.workgroup_counts);
+        let workgroups = self.workgroups.iter().map(|(name, it)| (name.clone(), it.to_needed()));
+        replacement.workgroups = workgroups.collect();
         replacement
     }
 
     pub(in crate::tools) fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+/// The workgroups that a function needs, as a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Needed {
+    Same,
+    Count([u32; 3]),
+    Computed(String),
+    Unknown(String),
+}
+
+impl From<&NeededWorkgroups> for Needed {
+    fn from(it: &NeededWorkgroups) -> Self {
+        match it {
+            NeededWorkgroups::Same => Self::Same,
+            NeededWorkgroups::Count(count) => Self::Count(*count),
+            NeededWorkgroups::Computed(formula) => Self::Computed(formula.to_string()),
+            NeededWorkgroups::Unknown(why) => Self::Unknown(why.to_string()),
+        }
+    }
+}
+
+impl Needed {
+    fn to_needed(&self) -> NeededWorkgroups {
+        match self {
+            Self::Same => NeededWorkgroups::Same,
+            Self::Count(count) => NeededWorkgroups::Count(*count),
+            Self::Computed(text) => match text.parse() {
+                Ok(formula) => NeededWorkgroups::Computed(Arc::new(formula)),
+                Err(_) => NeededWorkgroups::Unknown("a message has no formula".into()),
+            },
+            Self::Unknown(why) => NeededWorkgroups::Unknown(why.as_str().into()),
+        }
     }
 }
 
@@ -300,11 +335,17 @@ mod tests {
             .of_format("f")
             .keep_missing()
             .named("n")
-            .with_workgroups("g", [1, 2, 3]);
+            .with_workgroups(Some("g"), NeededWorkgroups::Count([1, 2, 3]))
+            .with_workgroups(Some("h"), NeededWorkgroups::Unknown("why".into()))
+            .with_workgroups(
+                Some("i"),
+                NeededWorkgroups::Computed(Arc::new("in:0 =1 -> 0 1 1".parse().unwrap())),
+            )
+            .with_workgroups(None, NeededWorkgroups::Same);
         let code = ReadCode::from_replacement(&replacement);
         assert_eq!(ReadCode::from_replacement(&Replacement::file("n")), None);
         let message = serde_json::to_string(&Codes { baseline: None, replacement: code }).unwrap();
-        assert!(message.len() < 4200, "{}", message.len());
+        assert!(message.len() < 4400, "{}", message.len());
         let again: Codes = serde_json::from_str(&message).unwrap();
         assert_eq!(again.baseline, None);
         assert_eq!(again.replacement.unwrap().to_replacement(), replacement);

@@ -145,6 +145,10 @@ impl<'i> TuneHost<'i> {
                 (replacement, messages)
             }
         };
+        let mut stated = [Substitution::new(Selector::Name(self.engine.function.clone()), replacement)];
+        let workgroups = self.engine.invocation.flags.list(&compiler_flags::WORKGROUPS);
+        compiler_flags::state_workgroups(&workgroups, &mut stated)?;
+        let [Substitution { replacement, .. }] = stated;
         let code = ReadCode::from_replacement(&replacement);
         let code = code.ok_or_else(|| Error::new(StatusCode::Internal, "compiled code is in memory"))?;
         Ok((code, messages))
@@ -296,11 +300,12 @@ fn measured(report: CandidateReport) -> Measured {
         Outcome::Wrong => TrialOutcome::Wrong,
         Outcome::Crashed => TrialOutcome::Crashed,
         Outcome::TimedOut => TrialOutcome::TimedOut,
-        Outcome::Failed => TrialOutcome::Failed,
+        Outcome::CannotTell | Outcome::Failed => TrialOutcome::Failed,
     };
     if !outcome.is_right() {
         let summary = match report.outcome {
             Outcome::Wrong => report.summary,
+            Outcome::CannotTell => report.summary,
             _ => report.text.trim_end().to_owned(),
         };
         return Measured::without_time(outcome, summary);
