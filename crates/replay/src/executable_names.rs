@@ -10,7 +10,7 @@ use rehal_base::{Context, Error, Result, listed, nearest};
 use rehal_hal::{DeviceGroup, FunctionInfo};
 
 use crate::substitute::nothing_selected;
-use crate::{Code, Plan, Replacement, Selector, Substitution, prepare};
+use crate::{Code, ExecutableRecord, Plan, Replacement, Selector, Substitution, prepare};
 
 /// The compiler links the executables of a module to one with this in its name.
 const LINKED: &str = "_linked";
@@ -22,8 +22,8 @@ const DISPATCH: &str = "_dispatch_";
 const CONFIGURED: &str = "configured_";
 
 /// Extensions of files that replace executables.
-const EXTENSIONS: [&str; 11] =
-    ["c", "rs", "mlir", "mlirbc", "so", "elf", "vmfb", "spv", "vk1", "ptx", "hsaco"];
+const EXTENSIONS: [&str; 12] =
+    ["c", "o", "rs", "mlir", "mlirbc", "so", "elf", "vmfb", "spv", "vk1", "ptx", "hsaco"];
 
 /// Names that an error lists.
 const MAX_LISTED: usize = 10;
@@ -100,6 +100,8 @@ pub struct CalledFunction {
     pub format: String,
     /// What it is called with.
     pub info: FunctionInfo,
+    /// The number of specialization constants of its executable.
+    pub specialization_constants: u32,
 }
 
 /// What is known of a dispatch before a program or a capture runs.
@@ -109,6 +111,39 @@ pub struct DispatchedFunction {
     pub name: String,
     /// Bytes of its bindings, if they are constant. Of a program, others may precede them.
     pub binding_bytes: Vec<Option<u64>>,
+}
+
+impl CalledFunction {
+    /// The functions of all executables of a capture.
+    pub fn in_plan(plan: &Plan) -> Vec<Self> {
+        let of = |it: ExecutableRecord<'_>| {
+            let (format, constants) = (String::from_utf8_lossy(it.format), it.constants.len() / 4);
+            Self::of(it.id, &format, &it.function_infos(), constants as u32)
+        };
+        plan.executables().flat_map(of).collect()
+    }
+
+    /// Those that a selector may mean.
+    pub fn selected(selector: &Selector, functions: &[Self]) -> Vec<Self> {
+        let is_selected = |it: &&Self| match selector {
+            Selector::All => true,
+            Selector::Id(id) => it.executable == *id,
+            Selector::Name(name) => it.info.name == *name,
+        };
+        let selected: Vec<_> = functions.iter().filter(is_selected).cloned().collect();
+        // The name may be that of an executable.
+        if selected.is_empty() { functions.to_vec() } else { selected }
+    }
+
+    fn of(executable: u64, format: &str, functions: &[FunctionInfo], constants: u32) -> Vec<Self> {
+        let called = |info: &FunctionInfo| Self {
+            executable,
+            format: format.to_owned(),
+            info: info.clone(),
+            specialization_constants: constants,
+        };
+        functions.iter().map(called).collect()
+    }
 }
 
 impl ExecutableNames {
@@ -309,16 +344,24 @@ impl ExecutableNames {
 }
 
 impl ResolvedSubstitutions {
-    /// Adds the functions of an executable.
-    pub fn add_functions(&mut self, executable: u64, format: &str, functions: &[FunctionInfo]) {
-        let called =
-            |it: &FunctionInfo| CalledFunction { executable, format: format.to_owned(), info: it.clone() };
-        self.functions.extend(functions.iter().map(called));
+    /// Adds the functions of an executable, which has a number of specialization constants.
+    pub fn add_functions(
+        &mut self,
+        executable: u64,
+        format: &str,
+        functions: &[FunctionInfo],
+        constants: u32,
+    ) {
+        self.functions.extend(CalledFunction::of(executable, format, functions, constants));
     }
 
     /// Whether a replacement is a [dispatch](Replacement::is_dispatch).
     pub fn has_dispatches(&self) -> bool {
         self.substitutions.iter().any(|it| it.replacement.is_dispatch())
+    }
+
+    fn has_kernel_sources(&self) -> bool {
+        self.substitutions.iter().any(|it| it.replacement.is_kernel_source())
     }
 
     /// Resolves substitutions in a capture. Fails if a selector selects nothing, before any replacement is
@@ -347,6 +390,9 @@ impl ResolvedSubstitutions {
             }
         }
         let mut resolved = resolved?;
+        if resolved.has_kernel_sources() {
+            resolved.functions = CalledFunction::in_plan(plan);
+        }
         if resolved.has_dispatches() {
             plan.distinct_dispatches(|it, _| {
                 resolved.dispatched.push(DispatchedFunction {

@@ -127,8 +127,8 @@ pub use rehal_profile::timeline::TimelineSummary;
 pub use rehal_profile::times::{DispatchTimes, FunctionTimes, TimedBy};
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{
-    AccessKind, DispatchedFunction, Incomplete, LiveBuffers, MAX_RACES, Overlap, PlanOptions, Race,
-    RaceOperation, RaceOptions, Races, WrittenBindings,
+    AccessKind, CalledFunction, DispatchedFunction, Incomplete, LiveBuffers, MAX_RACES, Overlap, PlanOptions,
+    Race, RaceOperation, RaceOptions, Races, WrittenBindings,
 };
 pub use rehal_replay::{
     AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation, ExecutableCode,
@@ -165,8 +165,8 @@ pub use rehal_tune::{
     check_redacted, redact, workgroup_count_functions,
 };
 pub use rehal_tune::{
-    CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape,
-    TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, check_kernel_flags,
+    CompilerOptions, KernelDialect, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel,
+    ObservedShape, TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, check_kernel_flags,
     kernel_compiler_version, substitute_sources,
 };
 pub use rehal_tune::{

@@ -3,11 +3,12 @@
 //!
 //! A template (`stub.c.in`, `stub.rs.in`) is filled with the signature of a function and with what a catalog
 //! says of its dispatches. It declares the structures of the library ABI and asserts their sizes, so that the
-//! source needs no other file. A source is compiled before a replay is created and then is a replacement in
-//! memory, so `replay` and the drivers know nothing of sources. Signatures are compared where all
-//! replacements are (`replay/src/prepare.rs`).
+//! source needs no other file. A source or an object may also have plain functions (`dialect.rs`). A file
+//! is compiled before a replay is created and then is a replacement in memory, so `replay` and the drivers
+//! know nothing of sources. Signatures are compared where all replacements are (`replay/src/prepare.rs`).
 
 mod compile;
+mod dialect;
 mod shortage;
 mod stub;
 mod temporary;
@@ -23,6 +24,7 @@ pub use compile::{
     CompilerOptions, KernelLibrary, build_kernel, build_substitutes, check_kernel_flags,
     kernel_compiler_version, substitute_sources,
 };
+pub use dialect::KernelDialect;
 pub use shortage::{Shortage, memory_limit};
 pub(crate) use temporary::PartialResult;
 pub use temporary::TemporaryDirectory;

@@ -54,9 +54,9 @@ pub use diff::{
 pub use element_types::type_in_name;
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use kernel::{
-    CompilerOptions, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel, ObservedShape, Shortage,
-    TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes, check_kernel_flags,
-    kernel_compiler_version, memory_limit, substitute_sources,
+    CompilerOptions, KernelDialect, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel,
+    ObservedShape, Shortage, TemporaryDirectory, TemporaryFile, build_kernel, build_substitutes,
+    check_kernel_flags, kernel_compiler_version, memory_limit, substitute_sources,
 };
 pub use kernel_record::{
     DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor, KernelRecordOptions, KernelRecorder,

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::StatusCode;
 use rehal_hal::{FunctionInfo, FunctionParameter};
-use rehal_replay::{Code, Substitution};
+use rehal_local::executable::link::ElfLibrary;
+use rehal_replay::{Code, ResolvedSubstitutions, Substitution};
 use rehal_tune::{
-    CompilerOptions, Interval, KernelLanguage, ObservedBinding, ObservedKernel, ObservedShape, build_kernel,
-    build_substitutes,
+    CompilerOptions, Interval, KernelDialect, KernelLanguage, ObservedBinding, ObservedKernel, ObservedShape,
+    build_kernel, build_substitutes,
 };
 
 const LANGUAGES: [KernelLanguage; 2] = [KernelLanguage::C, KernelLanguage::Rust];
@@ -239,6 +240,80 @@ fn substitutions_of_sources_become_libraries() {
     let mut substitutions = [parse(format!("f={}", path.display()))];
     let error = build_substitutes(&mut substitutions, &CompilerOptions::default(), |_, _| ()).unwrap_err();
     assert!(error.report().contains("the substitute for function or executable 'f'"), "{error:?}");
+}
+
+/// What a source defines decides what is made of it.
+#[test]
+fn plain_functions_become_libraries() {
+    let mut resolved = ResolvedSubstitutions::default();
+    let info = |name: &str, constants| FunctionInfo {
+        name: name.into(),
+        constant_count: constants,
+        binding_count: 2,
+        workgroup_size: [1; 3],
+        ..function(name)
+    };
+    resolved.add_functions(3, "embedded-elf-x86_64", &[info("f", 1), info("g", 0)], 2);
+    let mut options = CompilerOptions::default();
+    options.functions = resolved.functions;
+    let build = |text: &str, options: &CompilerOptions| {
+        let (directory, path) = source("kernel.c", text);
+        let built = build_kernel(&path, options);
+        (directory, path, built)
+    };
+    let both = "#include <string.h>\nvoid f(const float *a, float *b, unsigned n) { memcpy(b, a, n); }\n\
+                void g_kernel(float *a, float *b) { b[0] = a[0]; }\n";
+    for is_for_module in [false, true] {
+        options.is_for_module = is_for_module;
+        let (_directory, _, built) = build(both, &options);
+        let built = built.unwrap();
+        assert_eq!(built.called_once, ["f", "g"]);
+        assert_eq!(KernelDialect::of(&built.bytes).unwrap(), KernelDialect::Library);
+        let library = ElfLibrary::read(&built.bytes).unwrap();
+        let shapes: Vec<_> =
+            library.functions.iter().map(|it| (it.name.as_str(), it.constant_count)).collect();
+        assert_eq!((shapes, library.constant_count), (vec![("f", 1), ("g", 0)], 2));
+        // Only then it has what it needs.
+        let needs_none = rehal_local::executable::elf::Image::parse(&built.bytes).is_ok();
+        assert_eq!(needs_none, is_for_module);
+    }
+    // One of them, by any name if only that is meant.
+    let (_directory, _, built) = build("void g(float *a, float *b) {}", &options);
+    assert_eq!(built.unwrap().called_once, ["g"]);
+    let error = build("void h(float *a, float *b) {}", &options).2.unwrap_err();
+    assert!(error.message().contains("kernel.c' defines h, not f, g"), "{error}");
+    assert!(
+        error
+            .report()
+            .contains("define void f_kernel(void *binding_0, void *binding_1, uint32_t constant_0)")
+    );
+    options.functions.retain(|it| it.info.name == "g");
+    let (_directory, _, built) = build("void h(float *a, float *b) {}", &options);
+    assert_eq!(built.unwrap().called_once, ["g"]);
+    let error = build("void h(float *a) {}", &options).2.unwrap_err();
+    assert!(error.message().contains("kernel.c' has other parameters"), "{error}");
+    let error = build("static int h;", &options).2.unwrap_err();
+    assert!(error.message().contains("defines no function, not g"), "{error}");
+    // A library stays what it is.
+    let kernel = ObservedKernel::new(vec![3], "embedded-elf-x86_64", info("g", 0));
+    let stub = kernel.stub(KernelLanguage::C, "k.c".as_ref(), "a.ireereplay".as_ref()).unwrap();
+    let (directory, path, built) = build(&stub, &options);
+    assert!(built.unwrap().called_once.is_empty());
+    // Objects of both.
+    let object = |path: &Path| {
+        let object = directory.path().join("kernel.o");
+        let mut cc = std::process::Command::new("cc");
+        assert!(cc.args(["-c", "-fPIC", "-o"]).arg(&object).arg(path).status().unwrap().success());
+        object
+    };
+    let library = object(&path);
+    assert_eq!(KernelDialect::of(&fs::read(&library).unwrap()).unwrap(), KernelDialect::Library);
+    assert!(build_kernel(&library, &options).unwrap().called_once.is_empty());
+    fs::write(&path, "void h(float *a, float *b) {}").unwrap();
+    let plain = object(&path);
+    let defined = KernelDialect::Functions(vec!["h".into()]);
+    assert_eq!(KernelDialect::of(&fs::read(&plain).unwrap()).unwrap(), defined);
+    assert_eq!(build_kernel(&plain, &options).unwrap().called_once, ["g"]);
 }
 
 #[test]

@@ -76,13 +76,13 @@ pub(super) const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
 );
 
 /// Extensions of the files that replacements are in.
-const KERNELS: &[&str] = &["c", "rs", "mlir", "so", "elf", "vmfb", "spv", "vk1"];
+const KERNELS: &[&str] = &["c", "o", "rs", "mlir", "so", "elf", "vmfb", "spv", "vk1"];
 
 const WITH: List<PathBuf> = List::paths(
     "with",
     "PATH",
-    "A replacement: a source in C or Rust (.c, .rs), or a dispatch as the compiler dumps it (.mlir), which are compiled first, a shared library, a compiled executable, or \
-     for Vulkan a SPIR-V module (.spv). A directory stands for the files in it with the extensions .c, .rs, .mlir, .so, .elf, \
+    "A replacement: a source in C or Rust (.c, .rs), an object (.o), or a dispatch as the compiler dumps it (.mlir), which are compiled first, a shared library, a compiled executable, or \
+     for Vulkan a SPIR-V module (.spv). A directory stands for the files in it with the extensions .c, .o, .rs, .mlir, .so, .elf, \
      .vmfb, .spv and .vk1. May be repeated.",
 )
 .files(read_path)
@@ -237,9 +237,9 @@ fn run(invocation: &Invocation) -> Result<()> {
         // It takes as long to compile as all that is done before it is needed. What fails is reported where
         // it is compared; one that is watched may be saved before it is.
         let first = candidates.first().filter(|it| !watches && it.is_source());
-        let function = &engine.function;
+        let (plan, function) = (&engine.plan, &engine.function);
         let compiler = SubstituteCompiler::from_flags(flags);
-        let build = move || ReadCode::from_replacement(&first?.build(function, &compiler).ok()?);
+        let build = move || ReadCode::from_replacement(&first?.build(plan, function, &compiler).ok()?);
         // Without a thread, it is compiled when it is needed.
         let first = thread::Builder::new().name("compiler".into()).spawn_scoped(scope, build).ok();
         (prepare(&engine), first.and_then(|it| it.join().ok().flatten()))
@@ -282,7 +282,7 @@ fn prepare(engine: &CompareEngine<'_>) -> Result<(Option<ReadCode>, Limits)> {
     const BASE: Duration = Duration::from_secs(30);
     let baseline = engine.invocation.flags.get(&BASELINE).map(|path| Candidate { path });
     let compiler = SubstituteCompiler::from_flags(&engine.invocation.flags);
-    let baseline = baseline.map(|it| it.build(&engine.function, &compiler)).transpose()?;
+    let baseline = baseline.map(|it| it.build(&engine.plan, &engine.function, &compiler)).transpose()?;
     let code = baseline.as_ref().and_then(ReadCode::from_replacement);
     Ok((code, engine.limits(baseline, BASE)?))
 }

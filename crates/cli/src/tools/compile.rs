@@ -5,11 +5,15 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-use rehal_base::{Error, Result};
-use rehal_session::{Compilation, SourceSubstitutes, SubstituteFile, TemporaryDirectory};
+use rehal_base::{Error, FileKind, Result};
+use rehal_session::vm::ModuleFile;
+use rehal_session::{
+    Compilation, Compiled, Replacement, Selector, SourceSubstitutes, SubstituteFile, SubstituteFlags,
+    Substitution, TemporaryDirectory, substitute_executables,
+};
 
 use super::compiler_flags::{
-    COMPILER, COMPILER_MEMORY, COMPILER_TIMEOUT, NO_CACHE, TARGET, compile, compiler,
+    COMPILER, COMPILER_MEMORY, COMPILER_TIMEOUT, NO_CACHE, SubstituteCompiler, TARGET, compile, compiler,
 };
 use crate::flags::{Access, Flags, Group, List, read_path};
 use crate::output_file::{OUTPUT, OutputFile};
@@ -113,13 +117,41 @@ fn run(invocation: &Invocation) -> Result<()> {
     let compiled = compile(&compiler, &compilation)?;
     let cached = if compiled.is_cached() { ", from the cache" } else { "" };
     output::note(&format!("compiled by {} {}{cached}", compiler.path().display(), compiler.version()));
+    let linked = put_libraries(flags, &compiled, &substituted)?;
+    let bytes = linked.as_deref().unwrap_or(compiled.bytes());
     output.write(|sink| {
-        sink.write_all(compiled.bytes()).map_err(|error| Error::io("writing the compiled program", &error))
+        sink.write_all(bytes).map_err(|error| Error::io("writing the compiled program", &error))
     })?;
     match compiled.printed.is_empty() {
         true => Ok(()),
         false => output::print(&String::from_utf8_lossy(&compiled.printed)),
     }
+}
+
+/// Puts libraries of kernels into the compiled module, if there are any.
+fn put_libraries(
+    flags: &Flags,
+    compiled: &Compiled,
+    substituted: &SubstituteFlags,
+) -> Result<Option<Vec<u8>>> {
+    let Some((_, first)) = substituted.libraries.first() else { return Ok(None) };
+    if FileKind::from_head(compiled.bytes()) != Some(FileKind::Module) {
+        let message = format!(
+            "'{}' is a library of kernels, which is put into a compiled module, and the output is something else",
+            first.display()
+        );
+        return Err(Error::invalid_argument(message).advise(
+            "leave out --compile-to and --output-format, or write a function of the bindings and constants",
+        ));
+    }
+    let module = ModuleFile::copy(compiled.bytes())?;
+    let substitution = |(name, path): &(String, PathBuf)| {
+        Substitution::new(Selector::Name(name.clone()), Replacement::file(path.clone()))
+    };
+    let substitutions: Vec<_> = substituted.libraries.iter().map(substitution).collect();
+    let compiler = SubstituteCompiler::for_kernels(flags);
+    let build = |resolved: &mut _| compiler.build_for_module(resolved);
+    Ok(Some(substitute_executables(&module, &substitutions, &build)?.0))
 }
 
 /// The program; standard input is copied to a file.

@@ -169,6 +169,11 @@ impl SubstituteCompiler {
         }
     }
 
+    /// For a tool without arguments of the compiler of dispatches.
+    pub(crate) fn for_kernels(flags: &Flags) -> Self {
+        Self { setup: setup(flags), arguments: Vec::new(), workgroups: Vec::new() }
+    }
+
     /// The substitutions in a plan, with exact selectors. Their sources are compiled.
     pub(crate) fn resolve(
         &self,
@@ -186,22 +191,41 @@ impl SubstituteCompiler {
 
     /// Compiles the sources, and notes the files that replace nothing.
     pub(crate) fn build(&self, resolved: &mut ResolvedSubstitutions) -> Result<()> {
+        Self::note_unmatched(resolved);
+        self.build_linked(resolved, false)
+    }
+
+    fn note_unmatched(resolved: &ResolvedSubstitutions) {
         for path in &resolved.unmatched {
             output::note(&format!("note: '{}' has the name of no executable", path.display()));
         }
-        self.compile(&mut resolved.substitutions, &resolved.dispatched)
     }
 
-    /// Compiles the sources, which must be for the bindings of the dispatches.
+    fn build_linked(&self, resolved: &mut ResolvedSubstitutions, is_for_module: bool) -> Result<()> {
+        let mut options = CompilerOptions::default();
+        options.functions.clone_from(&resolved.functions);
+        options.is_for_module = is_for_module;
+        self.compile(&mut resolved.substitutions, &resolved.dispatched, &options)
+    }
+
+    /// The same for a module that is written, which keeps how often it calls a function.
+    pub(crate) fn build_for_module(&self, resolved: &mut ResolvedSubstitutions) -> Result<()> {
+        Self::note_unmatched(resolved);
+        self.build_linked(resolved, true)
+    }
+
+    /// Compiles the sources, which must be for the bindings of the dispatches. The options are those of
+    /// kernels in C.
     pub(crate) fn compile(
         &self,
         substitutions: &mut [Substitution],
         dispatched: &[DispatchedFunction],
+        options: &CompilerOptions,
     ) -> Result<()> {
         if !substitutions.is_empty() {
             interrupts::handle();
         }
-        build_substitutes(substitutions, &CompilerOptions::default(), |_, messages| output::note(messages))?;
+        build_substitutes(substitutions, options, |_, messages| output::note(messages))?;
         let mut compiler = || checked(&self.setup);
         compile_dispatches(substitutions, dispatched, &self.arguments, &mut compiler, |_, messages| {
             output::note(messages);

@@ -68,7 +68,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let output = OutputFile::from_flags(flags, "new.vmfb")?;
     let module = ProgramModule::read(&ModuleSource::File(path.clone()), ModuleMode::Preload)?;
     let compiler = SubstituteCompiler::from_flags(flags);
-    let build = |resolved: &mut _| compiler.build(resolved);
+    let build = |resolved: &mut _| compiler.build_for_module(resolved);
     let (bytes, replaced) = substitute_executables(module.file(), &substitutions, &build)?;
     output.write(|sink| {
         std::io::Write::write_all(sink, &bytes).map_err(|error| Error::io("writing the file", &error))

@@ -9,28 +9,28 @@ use testing::TWO_FUNCTIONS;
 
 use crate::common::{Ran, Scratch, command, fail, fixture, ran};
 
-const DOUBLE: &str = "double_dispatch_0";
+pub(crate) const DOUBLE: &str = "double_dispatch_0";
 
 /// A directory with the program, and a cache of its own.
-pub struct Work(TempDir);
+pub(crate) struct Work(pub(crate) TempDir);
 
 impl Work {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let this = Self(TempDir::new().unwrap());
         this.write("p.mlir", TWO_FUNCTIONS);
         this
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    pub fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.path(name), text).unwrap();
     }
 
     /// Runs a tool in the directory.
-    fn run(&self, words: &[&str]) -> Ran {
+    pub(crate) fn run(&self, words: &[&str]) -> Ran {
         ran(self.output(words))
     }
 
@@ -58,7 +58,7 @@ impl Work {
     }
 
     /// Compiles the program with more flags; returns standard error.
-    pub fn compile(&self, flags: &[&str]) -> String {
+    pub(crate) fn compile(&self, flags: &[&str]) -> String {
         let ran =
             self.run(&[&["rehal", "compile", "--target=cpu", "p.mlir", "-o", "p.vmfb"], flags].concat());
         assert_eq!(ran.status, Some(0), "{flags:?}: {}", ran.stderr);
@@ -66,7 +66,7 @@ impl Work {
     }
 
     /// The same, which must fail, write nothing, and leave no temporary files.
-    pub fn refused(&self, flags: &[&str]) -> String {
+    pub(crate) fn refused(&self, flags: &[&str]) -> String {
         let ran =
             self.run(&[&["rehal", "compile", "--target=cpu", "p.mlir", "-o", "none.vmfb"], flags].concat());
         assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{flags:?}: {}", ran.stderr);
@@ -76,7 +76,7 @@ impl Work {
     }
 
     /// What `double` of 1 and `add` of 1 and 2 return in a module.
-    fn results(&self, module: &str) -> [String; 2] {
+    pub(crate) fn results(&self, module: &str) -> [String; 2] {
         let module = format!("--module={module}");
         let call = |words: &[&str]| {
             let ran = self.run(&[&["iree-run-module", "--device=local-sync", &module], words].concat());

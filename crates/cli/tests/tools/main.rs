@@ -23,6 +23,7 @@ mod kernel_records;
 mod kernel_stub;
 mod kernels;
 mod limits;
+mod linked;
 mod misbehaviour;
 mod names;
 mod other_files;

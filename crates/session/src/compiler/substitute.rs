@@ -9,13 +9,14 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, Result, listed};
 use rehal_replay::{ExecutableNames, Named};
-use rehal_tune::TemporaryDirectory;
+use rehal_tune::{KernelDialect, TemporaryDirectory};
 
 use super::gpu_object::{Elf, is_ptx, is_spirv};
 use super::text::{self, ExecutableFunction, ExecutableVariant, ProgramExecutable};
-use super::{Compilation, Compiler, LINK_FLAG, wrapper};
+use super::wrapper::{self, Wrapped};
+use super::{Compilation, Compiler, LINK_FLAG};
 
 /// Files that replace executables of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +74,8 @@ pub struct SubstituteFlags {
     pub flags: Vec<OsString>,
     /// What replaces what: the name of an executable, and the file.
     pub replaced: Vec<(String, PathBuf)>,
+    /// Libraries of kernels, which the compiler does not take: what each replaces in the compiled module.
+    pub libraries: Vec<(String, PathBuf)>,
     /// Files that the compiler is given in place of those that the user named, with these.
     pub(super) stand_ins: Vec<(PathBuf, PathBuf)>,
     _directory: Option<TemporaryDirectory>,
@@ -197,8 +200,11 @@ impl Compiler {
             let place = || format!("the substitute for '{name}'");
             let (flag, file) = match kind.map_or_else(|| self.kind_of(&path), Ok).context(place)? {
                 kind @ (SubstituteKind::CpuObject | SubstituteKind::C) => {
-                    let (wrapper, object) =
-                        self.wrapped(executable, &path, kind, directory.path()).context(place)?;
+                    let wrapped = self.wrapped(executable, &path, kind, directory.path()).context(place)?;
+                    let Wrapped::Source(wrapper, object) = wrapped else {
+                        result.libraries.push((name.to_owned(), path));
+                        continue;
+                    };
                     linked.push(object);
                     result.stand_ins.push((wrapper.clone(), path.clone()));
                     ("source", wrapper)
@@ -240,7 +246,7 @@ impl Compiler {
         path: &Path,
         kind: SubstituteKind,
         directory: &Path,
-    ) -> Result<(PathBuf, wrapper::Linked)> {
+    ) -> Result<Wrapped> {
         let variant = only_variant(executable)?;
         let is_source = kind == SubstituteKind::C;
         let runner = self.runner.as_ref();
@@ -306,9 +312,10 @@ impl Compiler {
             return match elf {
                 Elf { machine: Elf::AMDGPU, .. } => Ok(SubstituteKind::Object),
                 Elf { kind: Elf::RELOCATABLE, .. } => Ok(SubstituteKind::CpuObject),
+                _ if KernelDialect::of(bytes)? == KernelDialect::Library => Ok(SubstituteKind::CpuObject),
                 Elf { .. } => refused(
                     "a shared library, which the compiler cannot link",
-                    "name the object file (.o) that it is linked from; a replay can use the library",
+                    "name the object file (.o) that it is linked from, or a library of kernels",
                 ),
             };
         }
@@ -562,7 +569,7 @@ fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path, ch
         let names: Vec<_> = replacements.iter().map(|it| format!("'{}'", it.name)).collect();
         let message = match names.is_empty() {
             true => format!("'{path}' has no executable"),
-            false => format!("'{path}' has no executable '{}', but {}", executable.name, names.join(", ")),
+            false => format!("'{path}' has no executable '{}', but {}", executable.name, listed(names)),
         };
         return Err(Error::invalid_argument(message)
             .advise("keep the names of the dumped source, or name the executable that it is for"));
@@ -570,7 +577,7 @@ fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path, ch
     for variant in &executable.variants {
         let Some(other) = replacement.variants.iter().find(|it| it.name == variant.name) else {
             let names: Vec<_> = replacement.variants.iter().map(|it| format!("'{}'", it.name)).collect();
-            let message = format!("'{path}' has no variant '{}', but {}", variant.name, names.join(", "));
+            let message = format!("'{path}' has no variant '{}', but {}", variant.name, listed(names));
             return Err(Error::invalid_argument(message)
                 .advise("dump the sources again, with the flags with which the program is compiled"));
         };
@@ -586,8 +593,7 @@ fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path, ch
         for function in &variant.functions {
             let Some(it) = other.functions.iter().find(|it| it.name == function.name) else {
                 let names: Vec<_> = other.functions.iter().map(|it| format!("'{}'", it.name)).collect();
-                let message =
-                    format!("'{path}' has no function '{}', but {}", function.name, names.join(", "));
+                let message = format!("'{path}' has no function '{}', but {}", function.name, listed(names));
                 return Err(Error::invalid_argument(message)
                     .advise("keep the names of the functions: the program calls them"));
             };
@@ -601,8 +607,8 @@ fn check_replacement(executable: &ProgramExecutable, text: &str, path: &Path, ch
 /// Checks that a variant defines the functions that it exports: the compiler takes one that does not.
 pub(super) fn check_bodies(variant: &ExecutableVariant, path: &dyn Display) -> Result<()> {
     let Some(name) = variant.missing_body() else { return Ok(()) };
-    let bodies: Vec<_> = variant.bodies.iter().map(|it| format!("'{it}'")).collect();
-    let defined = if bodies.is_empty() { "no function".into() } else { bodies.join(", ") };
+    let bodies = variant.bodies.iter().map(|it| format!("'{it}'"));
+    let defined = if variant.bodies.is_empty() { "no function".into() } else { listed(bodies) };
     let message = format!("'{path}' exports function '{name}', and defines {defined}");
     Err(Error::invalid_argument(message).advise("keep the names of the functions: the program calls them"))
 }

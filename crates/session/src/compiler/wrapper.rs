@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use object::Endianness;
 use object::elf::{FileHeader64, STB_GLOBAL, STB_LOCAL, STT_FILE, STT_FUNC, STT_NOTYPE, STT_SECTION};
 use object::read::elf::{FileHeader, Sym};
-use rehal_base::{Error, MappedFile, Result};
-use rehal_tune::{Job, JobLimits, KeptOutput, Runner};
+use rehal_base::{Error, MappedFile, Result, listed};
+use rehal_tune::{Job, JobLimits, KeptOutput, KernelDialect, Runner};
 
 use super::text::{ExecutableFunction, ExecutableVariant, ProgramExecutable};
 
@@ -67,6 +67,14 @@ pub(super) fn check_apart(all: &[Linked]) -> Result<()> {
     Ok(())
 }
 
+/// How a file replaces an executable.
+pub(super) enum Wrapped {
+    /// By a source that links it.
+    Source(PathBuf, Linked),
+    /// It is a library of kernels, which is put into the compiled module.
+    Library,
+}
+
 /// Writes the source that links an object, or the object of a C source, into a directory.
 pub(super) fn write(
     executable: &ProgramExecutable,
@@ -76,11 +84,21 @@ pub(super) fn write(
     runner: &dyn Runner,
     limits: JobLimits,
     directory: &Path,
-) -> Result<(PathBuf, Linked)> {
+) -> Result<Wrapped> {
     if !variant.format.contains("-elf-") {
         let message =
             format!("'{}' is for CPUs, and the program is for '{}'", path.display(), variant.format);
         return Err(Error::invalid_argument(message).advise("name an object for the target of the program"));
+    }
+    let failed = |error| Error::io("writing the wrapper of an object", &error);
+    let file = |extension: &str| directory.join(format!("{}.{extension}", executable.name));
+    let object = if is_source { file("o") } else { path.to_owned() };
+    let c = C { source: path, variant, runner, limits };
+    if is_source {
+        c.run(&["-c".into(), path.into(), "-o".into(), object.clone().into()])?;
+    }
+    if KernelDialect::of(MappedFile::open(&object)?.bytes())? == KernelDialect::Library {
+        return Ok(Wrapped::Library);
     }
     for function in &variant.functions {
         if let Some(index) = function.binding_offsets.iter().position(Option::is_none) {
@@ -92,13 +110,6 @@ pub(super) fn write(
             return Err(Error::invalid_argument(message)
                 .advise("replace the dispatch by a source, as the compiler dumps it"));
         }
-    }
-    let failed = |error| Error::io("writing the wrapper of an object", &error);
-    let file = |extension: &str| directory.join(format!("{}.{extension}", executable.name));
-    let object = if is_source { file("o") } else { path.to_owned() };
-    let c = C { source: path, variant, runner, limits };
-    if is_source {
-        c.run(&["-c".into(), path.into(), "-o".into(), object.clone().into()])?;
     }
     let (symbols, defined) = symbols_for(variant, &object, path)?;
     if is_source {
@@ -112,7 +123,7 @@ pub(super) fn write(
     fs::write(&wrapper, text(executable, variant, &object, &symbols)).map_err(failed)?;
     let called = variant.functions.iter().zip(symbols);
     let called = called.map(|(it, symbol)| (symbol, it.bindings.len(), it.constants)).collect();
-    Ok((wrapper, Linked { path: path.to_owned(), defined, called }))
+    Ok(Wrapped::Source(wrapper, Linked { path: path.to_owned(), defined, called }))
 }
 
 /// A source in C, and how it is compiled.
@@ -181,17 +192,9 @@ fn symbols_for(
     let Symbols { functions: defined, unique, undefined } = symbols(file.bytes())?;
     let shown = shown.display();
     if !undefined.is_empty() {
-        let message =
-            format!("'{shown}' needs {}: kernels are linked without a library", undefined.join(", "));
+        let message = format!("'{shown}' needs {}: kernels are linked without a library", listed(undefined));
         return Err(Error::invalid_argument(message)
             .advise("define these functions in the file, or leave out their calls"));
-    }
-    let is_abi = |name: &String| name == "iree_hal_executable_library_query";
-    if defined.iter().any(is_abi) {
-        let message = format!("'{shown}' is a library of kernels (iree_hal_executable_library_query)");
-        return Err(Error::invalid_argument(message).advise(
-            "write a function of the bindings and constants, or replace the executable in a replay or in the compiled program",
-        ));
     }
     // An inline function of C++ is not what the program calls.
     let own: Vec<_> = defined.iter().filter(|it| unique.contains(it)).cloned().collect();
@@ -204,7 +207,7 @@ fn symbols_for(
             [] => Err(Error::invalid_argument(format!("'{shown}' defines no function"))
                 .advise(format!("define {}", prototype(function, &named)))),
             _ => {
-                let message = format!("'{shown}' defines {}, not {named}", defined.join(", "));
+                let message = format!("'{shown}' defines {}, not {named}", listed(&defined));
                 Err(Error::invalid_argument(message)
                     .advise(format!("define {}", prototype(function, &named))))
             }

@@ -235,8 +235,10 @@ pub fn substitute_executables(
             check_whole(&resolved.substitutions, executable.number, loaded.executable())
                 .context(|| place(executable))?;
         }
-        let functions = known.as_ref().map_or(&[][..], Known::functions);
-        resolved.add_functions(executable.number, &executable.format, functions);
+        if let Ok(known) = known {
+            let constants = if let Known::File(it) = known { it.constant_count } else { 0 };
+            resolved.add_functions(executable.number, &executable.format, known.functions(), constants);
+        }
     }
     resolved.dispatched = dispatched(module)?;
     build(&mut resolved)?;
@@ -486,7 +488,9 @@ fn resolve(
             let can_load = |it: &&Device| it.info().format(&executable.format).is_some();
             let device = devices.iter().find(can_load).filter(|_| is_loaded);
             let library = executable.library(module).filter(|_| is_loaded);
-            let functions = match library.and_then(Result::ok) {
+            let library = library.and_then(Result::ok);
+            let constants = library.as_ref().map_or(0, |it| it.constant_count);
+            let functions = match library {
                 Some(library) => library.functions,
                 None => {
                     let loaded = device.and_then(|it| executable.load_on(it, module).ok());
@@ -494,7 +498,7 @@ fn resolve(
                 }
             };
             executable.name_in(&mut names, &functions);
-            known.push((executable.number, executable.format.as_str(), functions));
+            known.push((executable.number, executable.format.as_str(), functions, constants));
         }
         (names, known)
     };
@@ -517,8 +521,8 @@ fn resolve(
     if let Some(selector) = known.unknown(&resolved.substitutions) {
         return Err(unused(selector, &known));
     }
-    for (number, format, functions) in &functions {
-        resolved.add_functions(*number, format, functions);
+    for (number, format, functions, constants) in &functions {
+        resolved.add_functions(*number, format, functions, *constants);
     }
     if resolved.has_dispatches() {
         for module in modules {

@@ -8,9 +8,11 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result, StatusCode};
-use rehal_replay::{Code, Substitution};
+use rehal_hal::NeededWorkgroups;
+use rehal_replay::{CalledFunction, Code, Substitution};
 
 use super::KernelLanguage;
+use super::dialect::{self, KernelDialect, PlainCall};
 use super::shortage::Shortage;
 use super::temporary::TemporaryDirectory;
 use crate::{Job, JobEnd, KeptOutput, LocalRunner, Printed, Runner};
@@ -24,13 +26,38 @@ pub struct CompilerOptions {
     pub compiler: Option<OsString>,
     /// Arguments after those that are always passed, which they may override.
     pub flags: Vec<OsString>,
+    /// The functions that a source may replace: plain functions are called as these are.
+    pub functions: Vec<CalledFunction>,
+    /// Whether the code becomes a part of a module: without libraries, if the functions are of an embedded
+    /// ELF executable.
+    pub is_for_module: bool,
     /// Runs the command. It shares the directory for temporary files with this process.
     pub runner: Arc<dyn Runner>,
 }
 
+impl CompilerOptions {
+    /// Whether the code is linked without libraries.
+    fn is_self_contained(&self) -> bool {
+        self.is_for_module && self.functions.iter().any(|it| it.format.starts_with("embedded-elf-"))
+    }
+
+    /// Whether the code may have the instructions of this machine.
+    fn is_for_this_machine(&self) -> bool {
+        let own = system_format();
+        let architecture = own.trim_start_matches("system-elf-");
+        self.functions.iter().all(|it| !it.format.contains("-elf-") || it.format.ends_with(architecture))
+    }
+}
+
 impl Default for CompilerOptions {
     fn default() -> Self {
-        Self { compiler: None, flags: Vec::new(), runner: Arc::new(LocalRunner) }
+        Self {
+            compiler: None,
+            flags: Vec::new(),
+            functions: Vec::new(),
+            is_for_module: false,
+            runner: Arc::new(LocalRunner),
+        }
     }
 }
 
@@ -42,6 +69,9 @@ pub struct KernelLibrary {
     pub bytes: Vec<u8>,
     /// What the compiler printed, such as warnings.
     pub messages: String,
+    /// The functions that are plain ones in the source: a dispatch needs one workgroup, and others do
+    /// nothing.
+    pub called_once: Vec<String>,
 }
 
 /// Maximum number of bytes of messages that are kept.
@@ -49,16 +79,33 @@ const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
 /// For C. Results do not depend on whether the CPU can fuse multiplications and additions, unless a flag
 /// permits it.
-const C_FLAGS: [&str; 8] = [
+const C_FLAGS: [&str; 7] = [
     "-std=gnu11",
     "-O3",
-    "-march=native",
     "-fPIC",
     "-shared",
     "-ffp-contract=off",
     // What kernels cannot observe, and what would prevent vectorization.
     "-fno-math-errno",
     "-fno-trapping-math",
+];
+
+const NATIVE: &str = "-march=native";
+
+/// For C without libraries.
+const SELF_CONTAINED: [&str; 4] =
+    ["-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE", "-Wl,--hash-style=both"];
+
+/// For what such code may call: loops must not become calls.
+const OF_MEMORY: [&str; 8] = [
+    "-O3",
+    "-fPIC",
+    "-ffreestanding",
+    "-fno-builtin",
+    "-fno-tree-loop-distribute-patterns",
+    "-fno-stack-protector",
+    "-fvisibility=hidden",
+    "-w",
 ];
 
 /// For Rust, which never fuses operations. A panic ends the process, as a crash of a kernel does.
@@ -79,11 +126,34 @@ pub fn check_kernel_flags(language: KernelLanguage, options: &CompilerOptions) -
     build_kernel(&source, options).map(drop)
 }
 
-/// Compiles a source file to a shared library. Fails with the messages of the compiler if it does.
+/// What a file of a kernel is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Input {
+    Source(KernelLanguage),
+    /// An object, which the compiler of C links.
+    Object,
+}
+
+impl Input {
+    fn of(path: &Path) -> Option<Self> {
+        match KernelLanguage::from_path(path) {
+            Some(language) => Some(Self::Source(language)),
+            None => path.extension().is_some_and(|it| it == "o").then_some(Self::Object),
+        }
+    }
+
+    fn language(self) -> KernelLanguage {
+        if let Self::Source(language) = self { language } else { KernelLanguage::C }
+    }
+}
+
+/// Compiles a source file, or links an object, to a shared library of kernels. Fails with the messages of the
+/// compiler if it does. Plain functions are called as the functions of the options are; without these, the
+/// library is what the file defines.
 pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLibrary> {
-    let Some(language) = KernelLanguage::from_path(source) else {
+    let Some(input) = Input::of(source) else {
         let message = format!("'{}' is not the source of a kernel", source.display());
-        return Err(Error::invalid_argument(message).advise("name a file with the extension .c or .rs"));
+        return Err(Error::invalid_argument(message).advise("name a file with the extension .c, .rs or .o"));
     };
     // The compiler's message would be that of a linker without inputs, or name a directory.
     let metadata = source
@@ -95,58 +165,147 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
             .advise("name a source file"));
     }
     let directory = TemporaryDirectory::in_temp("rehal-kernel-")?;
-    let library = directory.path().join("kernel.so");
-    let (mut job, name) = compiler(language, options)?;
+    let build = Build { source, input, options, directory: &directory };
     // Not read as a flag.
     let path = if source.is_absolute() { source.to_owned() } else { Path::new(".").join(source) };
-    match language {
-        KernelLanguage::C => job.arguments.extend(C_FLAGS.map(OsString::from)),
-        KernelLanguage::Rust => {
-            job.arguments.extend(RUST_OPTIONS.map(|(name, value)| format!("--{name}={value}").into()));
-            job.arguments.extend(RUST_CODEGEN.map(OsString::from));
+    let built = build.link(&[path.clone().into()])?;
+    if options.functions.is_empty() || input == Input::Source(KernelLanguage::Rust) {
+        return Ok(built);
+    }
+    match KernelDialect::of(&built.bytes)? {
+        KernelDialect::Library => Ok(built),
+        KernelDialect::Functions(defined) => {
+            let shown = source.display().to_string();
+            let calls = dialect::calls(&options.functions, &defined, &shown)?;
+            let wrapped = build.wrap(&path, &calls)?;
+            Ok(KernelLibrary { messages: built.messages, ..wrapped })
         }
     }
-    job.arguments.extend([path.into(), "-o".into(), library.clone().into()]);
-    job.arguments.extend(options.flags.iter().cloned());
-    if language == KernelLanguage::C {
-        job.arguments.push("-lm".into());
+}
+
+/// A kernel that is compiled.
+struct Build<'a> {
+    source: &'a Path,
+    input: Input,
+    options: &'a CompilerOptions,
+    directory: &'a TemporaryDirectory,
+}
+
+impl Build<'_> {
+    /// Compiles and links some inputs.
+    fn link(&self, inputs: &[OsString]) -> Result<KernelLibrary> {
+        let (language, options) = (self.input.language(), self.options);
+        let library = self.directory.path().join("kernel.so");
+        let (mut job, name) = compiler(language, options)?;
+        match language {
+            KernelLanguage::C => {
+                job.arguments.extend(C_FLAGS.map(OsString::from));
+                job.arguments.extend(options.is_for_this_machine().then(|| NATIVE.into()));
+            }
+            KernelLanguage::Rust => {
+                job.arguments.extend(RUST_OPTIONS.map(|(name, value)| format!("--{name}={value}").into()));
+                job.arguments.extend(RUST_CODEGEN.map(OsString::from));
+            }
+        }
+        let is_self_contained = language == KernelLanguage::C && options.is_self_contained();
+        job.arguments.extend(inputs.iter().cloned());
+        if is_self_contained {
+            job.arguments.push(self.memory()?.into());
+            job.arguments.extend(SELF_CONTAINED.map(OsString::from));
+        }
+        job.arguments.extend(["-o".into(), library.clone().into()]);
+        job.arguments.extend(options.flags.iter().cloned());
+        if language == KernelLanguage::C && !is_self_contained {
+            job.arguments.push("-lm".into());
+        }
+        let messages = self.run(job, &name)?;
+        let other_output = || "leave out flags that change what the compiler writes";
+        let bytes = std::fs::read(&library)
+            .map_err(|error| {
+                let library = library.display();
+                Error::io(format!("reading '{library}', which {name} should have written"), &error)
+            })
+            .advise(other_output)?;
+        if !is_shared_object(&bytes) {
+            let source = self.source.display();
+            let message = format!("{name} wrote a file that is not a shared library for '{source}'");
+            return Err(Error::invalid_argument(message).advise(other_output()));
+        }
+        Ok(KernelLibrary { bytes, messages, called_once: Vec::new() })
     }
-    // Its own temporary files remain if it is killed.
-    job.environment.push(("TMPDIR".into(), Some(directory.path().into())));
-    let outcome = options
-        .runner
-        .run(&job, &mut |_| ControlFlow::Continue(()))
-        .map_err(|error| no_compiler(language, &name, &error))?;
-    let messages = messages(&outcome.stdout);
-    // By a message, if it was a process of the compiler's own.
-    let is_killed = |it: &str| it.contains("Killed signal terminated") || it.contains("signal: 9");
-    if outcome.end.is_killed() || !outcome.is_success() && is_killed(&messages) {
-        let message = format!("{name} was ended {}, with '{}'", outcome.end, source.display());
-        return Err(Error::new(StatusCode::Aborted, message).advise("compile it again"));
+
+    /// Makes a library around plain functions. `path` is that of their file.
+    fn wrap(&self, path: &Path, calls: &[PlainCall<'_>]) -> Result<KernelLibrary> {
+        let is_object = self.input == Input::Object;
+        let wrapper = self.directory.path().join("library.c");
+        let text = dialect::library(calls, is_object);
+        self.directory
+            .explain(std::fs::write(&wrapper, text).map_err(|error| Error::io("writing a source", &error)))?;
+        let absolute = std::path::absolute(path);
+        let absolute = absolute.map_err(|error| Error::io(format!("'{}'", path.display()), &error))?;
+        let inputs: Vec<OsString> = match is_object {
+            true => vec!["-w".into(), wrapper.into(), path.into()],
+            // Its declarations say how the functions are called.
+            false => vec!["-w".into(), "-include".into(), absolute.into(), wrapper.into()],
+        };
+        let built = self.link(&inputs).map_err(|error| {
+            let message = format!(
+                "a function of '{}' has other parameters\n{}",
+                self.source.display(),
+                error.message()
+            );
+            let expected: Vec<_> =
+                calls.iter().map(|it| dialect::prototype(&it.called.info, &it.symbol)).collect();
+            Error::new(error.code(), message).advise(format!("define {}", expected.join("; ")))
+        })?;
+        let called_once = calls.iter().map(|it| it.called.info.name.clone()).collect();
+        Ok(KernelLibrary { called_once, ..built })
     }
-    if !outcome.is_success() {
-        let how = how(outcome.end);
-        let mut message = format!("'{}' does not compile: {name} ended with {how}", source.display());
+
+    /// The object of what compilers call without being asked.
+    fn memory(&self) -> Result<PathBuf> {
+        let source = self.directory.path().join("memory.c");
+        let object = self.directory.path().join("memory.o");
+        if object.exists() {
+            return Ok(object);
+        }
+        let text = include_str!("memory.c.in");
+        self.directory
+            .explain(std::fs::write(&source, text).map_err(|error| Error::io("writing a source", &error)))?;
+        let (mut job, name) = compiler(KernelLanguage::C, self.options)?;
+        job.arguments.extend(OF_MEMORY.map(OsString::from));
+        job.arguments.extend(["-c".into(), source.into(), "-o".into(), object.clone().into()]);
+        self.run(job, &name)?;
+        Ok(object)
+    }
+
+    /// Runs a compiler, and returns its messages.
+    fn run(&self, mut job: Job, name: &str) -> Result<String> {
+        let (source, directory) = (self.source.display(), self.directory.path());
+        // Its own temporary files remain if it is killed.
+        job.environment.push(("TMPDIR".into(), Some(directory.into())));
+        let outcome = self.options.runner.run(&job, &mut |_| ControlFlow::Continue(()));
+        let outcome = outcome.map_err(|error| no_compiler(self.input.language(), name, &error))?;
+        let messages = messages(&outcome.stdout);
+        // By a message, if it was a process of the compiler's own.
+        let is_killed = |it: &str| it.contains("Killed signal terminated") || it.contains("signal: 9");
+        if outcome.end.is_killed() || !outcome.is_success() && is_killed(&messages) {
+            let message = format!("{name} was ended {}, with '{source}'", outcome.end);
+            return Err(Error::new(StatusCode::Aborted, message).advise("compile it again"));
+        }
+        if outcome.is_success() {
+            return Ok(messages);
+        }
+        let mut message = format!("'{source}' does not compile: {name} ended with {}", how(outcome.end));
         if !messages.trim().is_empty() {
             message.push('\n');
             message.push_str(messages.trim_end());
         }
-        if let Some(shortage) = Shortage::find(outcome.end, &messages, Some(directory.path())) {
+        if let Some(shortage) = Shortage::find(outcome.end, &messages, Some(directory)) {
             return Err(shortage.explain(message));
         }
-        return Err(Error::invalid_argument(message).advise("correct the source"));
+        Err(Error::invalid_argument(message).advise("correct the source"))
     }
-    let other_output = || "leave out flags that change what the compiler writes";
-    let bytes = std::fs::read(&library)
-        .map_err(|error| {
-            Error::io(format!("reading '{}', which {name} should have written", library.display()), &error)
-        })
-        .advise(other_output)?;
-    if !is_shared_object(&bytes) {
-        let message = format!("{name} wrote a file that is not a shared library for '{}'", source.display());
-        return Err(Error::invalid_argument(message).advise(other_output()));
-    }
-    Ok(KernelLibrary { bytes, messages })
 }
 
 /// The compiler of sources in a language that the environment selects: its command, and what it says about
@@ -168,20 +327,47 @@ fn is_shared_object(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\x7FELF") && bytes.get(TYPE..TYPE + 2) == Some(&ET_DYN.to_ne_bytes())
 }
 
-/// Compiles each replacement that is a source file. It then replaces the functions that it has, and no
-/// others. `messages` receives what compilers print, by source.
+/// Compiles each replacement that is a source file or an object. It then replaces the functions that it has,
+/// and no others. The functions of the options are those of all executables. `messages` receives what
+/// compilers print, by source.
 pub fn build_substitutes(
     substitutions: &mut [Substitution],
     options: &CompilerOptions,
     mut messages: impl FnMut(&Path, &str),
 ) -> Result<()> {
-    substitute_sources(substitutions, |source| {
-        let KernelLibrary { bytes, messages: printed } = build_kernel(source, options)?;
-        if !printed.trim().is_empty() {
-            messages(source, printed.trim_end());
+    for substitution in substitutions {
+        let functions = CalledFunction::selected(&substitution.selector, &options.functions);
+        let options = CompilerOptions { functions, ..options.clone() };
+        let mut called_once = Vec::new();
+        let name = substitution.replacement.place();
+        substitute_sources(std::slice::from_mut(substitution), |source| {
+            let built = build_kernel(source, &options)?;
+            if !built.messages.trim().is_empty() {
+                messages(source, built.messages.trim_end());
+            }
+            called_once = built.called_once;
+            if let [function, ..] = &called_once[..] {
+                messages(source, &starts(&name, function));
+            }
+            Ok(Some(built.bytes))
+        })?;
+        // A module dispatches with its own count.
+        if !options.is_for_module {
+            let once = NeededWorkgroups::Count([1; 3]);
+            let counts = called_once.into_iter().map(|name| (Some(name), once.clone()));
+            substitution.replacement.workgroups.extend(counts);
         }
-        Ok(Some(bytes))
-    })
+    }
+    Ok(())
+}
+
+/// What a plain function may not expect: where the compiler makes the call, it knows the source of the
+/// dispatch.
+fn starts(name: &str, function: &str) -> String {
+    format!(
+        "note: {name}: '{function}' gets the start of each binding; in a program that is compiled with it, it gets the part \
+         that the dispatch accesses, which may begin later"
+    )
 }
 
 /// The same with libraries that have been compiled before, by source; `None` leaves a source as it is.
@@ -192,7 +378,7 @@ pub fn substitute_sources(
     for substitution in substitutions {
         let replacement = &mut substitution.replacement;
         let Code::File(path) = &replacement.code else { continue };
-        if KernelLanguage::from_path(path).is_none() {
+        if !replacement.is_kernel_source() {
             continue;
         }
         let source: PathBuf = path.clone();

@@ -406,7 +406,7 @@ fn parameters(language: KernelLanguage, function: &FunctionInfo) -> (String, Str
 }
 
 /// Replaces each `@KEY@` of a template in one pass, so that values are never read as keys.
-fn fill(template: &str, values: &[(&str, String)]) -> String {
+pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
     let mut text = String::with_capacity(2 * template.len());
     for (index, part) in template.split('@').enumerate() {
         match values.iter().find(|(key, _)| index % 2 == 1 && *key == part) {
@@ -430,7 +430,7 @@ fn word(text: &str, otherwise: &str) -> String {
 }
 
 /// The contents of a string literal of C.
-fn c_literal(text: &str) -> String {
+pub(super) fn c_literal(text: &str) -> String {
     literal(text, |byte| format!("\\{byte:03o}"))
 }
 

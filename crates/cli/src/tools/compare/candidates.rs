@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rehal_base::{Error, Result};
-use rehal_session::{KernelLanguage, Replacement, Selector, Substitution, is_program_source};
+use rehal_session::{
+    CalledFunction, CompilerOptions, Plan, Replacement, Selector, Substitution, is_program_source,
+};
 
 use super::KERNELS;
 use crate::tools::compiler_flags::{SubstituteCompiler, state_workgroups};
 
 /// Advice about a file that is not a replacement.
-pub(super) const NAME_REPLACEMENT: &str = "name a source (.c, .rs), a dispatch as the compiler dumps it (.mlir), a shared library, a compiled executable, or a SPIR-V module for Vulkan (.spv)";
+pub(super) const NAME_REPLACEMENT: &str = "name a source (.c, .rs), an object (.o), a dispatch as the compiler dumps it (.mlir), a shared library, a compiled executable, or a SPIR-V module for Vulkan (.spv)";
 
 /// A replacement.
 pub(in crate::tools) struct Candidate {
@@ -21,11 +23,17 @@ pub(in crate::tools) struct Candidate {
 impl Candidate {
     /// Whether it is compiled first.
     pub(super) fn is_source(&self) -> bool {
-        KernelLanguage::from_path(&self.path).is_some() || is_program_source(&self.path)
+        Replacement::file(&self.path).is_kernel_source() || is_program_source(&self.path)
     }
 
-    /// Its code: compiled, if it is a source. It is read once, so that it may be saved meanwhile.
-    pub(super) fn build(&self, function: &str, compiler: &SubstituteCompiler) -> Result<Replacement> {
+    /// Its code: compiled for the function of a capture, if it is a source. It is read once, so that it may
+    /// be saved meanwhile.
+    pub(super) fn build(
+        &self,
+        plan: &Plan,
+        function: &str,
+        compiler: &SubstituteCompiler,
+    ) -> Result<Replacement> {
         check_file(&self.path, &metadata(&self.path)?)?;
         if !self.is_source() {
             let shown = self.path.display().to_string();
@@ -38,7 +46,9 @@ impl Candidate {
             return Ok(replacement);
         }
         let mut substitutions = [self.substitution(function)];
-        compiler.compile(&mut substitutions, &[])?;
+        let mut options = CompilerOptions::default();
+        options.functions = CalledFunction::in_plan(plan);
+        compiler.compile(&mut substitutions, &[], &options)?;
         let [Substitution { replacement, .. }] = substitutions;
         Ok(replacement)
     }

@@ -55,7 +55,7 @@ impl CompareEngine<'_> {
             Some(code) => code.to_replacement(),
             None => {
                 let compiler = SubstituteCompiler::from_flags(&self.invocation.flags);
-                candidate.build(&self.function, &compiler)?
+                candidate.build(&self.plan, &self.function, &compiler)?
             }
         };
         let mut reports = CrashReports::install();

@@ -127,7 +127,7 @@ impl Checks {
             kernels: match check {
                 Check::Command(_) => Libraries::new(),
                 Check::Crash | Check::Wrong | Check::Slow(..) => {
-                    child::compile_kernels(&invocation.flags, directory)?
+                    child::compile_kernels(invocation, directory)?
                 }
             },
             subject: Subject::Crash(Crash { signal: String::new(), function: None }),

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Context, Error, Result, StatusCode, glob};
 use rehal_session::{
-    CaptureFile, Code, CompilerOptions, CrashReports, Cut, KernelLanguage, KernelLibrary, KernelOptions,
-    KernelTimes, Kernels, Ledger, Observer, Operation, Outcome, Replay, SliceOptions, SlicedDispatch,
-    Substitution, Verification, VerifyOptions, Worker, WrongResult, build_kernel, has_wrong_result,
-    substitute_sources, verify_against, verify_lockstep, wrong_result,
+    CalledFunction, CaptureFile, Code, CompilerOptions, CrashReports, Cut, ExecutableNames, KernelLibrary,
+    KernelOptions, KernelTimes, Kernels, Ledger, Observer, Operation, Outcome, Replay, SliceOptions,
+    SlicedDispatch, Substitution, Verification, VerifyOptions, Worker, WrongResult, build_kernel,
+    has_wrong_result, substitute_sources, verify_against, verify_lockstep, wrong_result,
 };
 use serde::{Deserialize, Serialize};
 
@@ -82,22 +82,36 @@ pub(super) enum Answer {
 
 /// The libraries of kernels that substitutions name by source, in `directory`. Each is compiled once, not by
 /// each worker.
-pub(super) fn compile_kernels(flags: &Flags, directory: &Path) -> Result<Libraries> {
+pub(super) fn compile_kernels(invocation: &Invocation, directory: &Path) -> Result<Libraries> {
     let mut libraries = Libraries::new();
-    for Substitution { selector, replacement, .. } in flags.list(&replay_flags::SUBSTITUTION) {
-        let Code::File(source) = replacement.code else { continue };
-        if KernelLanguage::from_path(&source).is_none() || libraries.iter().any(|(it, _)| *it == *source) {
+    let substitutions = invocation.flags.list(&replay_flags::SUBSTITUTION);
+    if !substitutions.iter().any(|it| it.replacement.is_kernel_source()) {
+        return Ok(libraries);
+    }
+    // What is wrong with the capture is said when it is replayed.
+    let recover = crate::captures::options(invocation.flags.get(&replay_flags::RECOVER));
+    let plan = crate::captures::open(&invocation.operand(), &recover);
+    let plan = plan.and_then(|it| replay_flags::compile(&it)).ok();
+    let called = plan.as_ref().map_or_else(Vec::new, |it| CalledFunction::in_plan(it));
+    let names = plan.as_ref().map(|it| ExecutableNames::from_plan(it));
+    for it in &substitutions {
+        let Code::File(source) = &it.replacement.code else { continue };
+        if !it.replacement.is_kernel_source() || libraries.iter().any(|(other, _)| *other == **source) {
             continue;
         }
-        let built = build_kernel(&source, &CompilerOptions::default());
+        let resolved = names.as_ref().and_then(|names| names.resolve(std::slice::from_ref(it)).ok());
+        let selector = resolved.and_then(|it| Some(it.substitutions.into_iter().next()?.selector));
+        let mut options = CompilerOptions::default();
+        options.functions = CalledFunction::selected(selector.as_ref().unwrap_or(&it.selector), &called);
+        let built = build_kernel(source, &options);
         let KernelLibrary { bytes, messages, .. } =
-            built.context(|| format!("the substitute for {selector}"))?;
+            built.context(|| format!("the substitute for {}", it.selector))?;
         if !messages.trim().is_empty() {
             output::note(messages.trim_end());
         }
         let file = directory.join(format!("kernel-{}.so", libraries.len()));
         fs::write(&file, bytes).map_err(|error| Error::io("writing a compiled kernel", &error))?;
-        libraries.push((source.into(), file.into()));
+        libraries.push((source.as_path().into(), file.into()));
     }
     Ok(libraries)
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::{
-    BaseKind, BuiltPoint, Compiler, CompilerOptions, KernelLibrary, Measured, PointSource, Replacement,
-    SearchEffort, SearchHost, SearchSpace, Selector, Substitution, Trial, TrialOutcome, build_kernel,
-    check_kernel_flags, substitute_sources,
+    BaseKind, BuiltPoint, CalledFunction, Compiler, CompilerOptions, KernelLibrary, Measured,
+    NeededWorkgroups, PointSource, Replacement, SearchEffort, SearchHost, SearchSpace, Selector,
+    Substitution, Trial, TrialOutcome, build_kernel, check_kernel_flags, substitute_sources,
 };
 use serde_json::{Map, Value};
 
@@ -136,12 +136,18 @@ impl<'i> TuneHost<'i> {
                 let mut options = CompilerOptions::default();
                 let defined = source.macros.iter().map(|(name, value)| format!("-D{name}={value}"));
                 options.flags = defined.chain(source.flags.iter().cloned()).map(Into::into).collect();
-                let KernelLibrary { bytes, messages, .. } = build_kernel(self.space.base(), &options)?;
+                let mut called = CalledFunction::in_plan(&self.engine.plan);
+                called.retain(|it| it.info.name == self.engine.function);
+                options.functions = called;
+                let KernelLibrary { bytes, messages, called_once, .. } =
+                    build_kernel(self.space.base(), &options)?;
                 let selector = Selector::Name(self.engine.function.clone());
                 let mut library = Some(bytes);
                 let mut built = [Substitution::new(selector, Replacement::file(self.space.base()))];
                 substitute_sources(&mut built, |_| Ok(library.take()))?;
-                let [Substitution { replacement, .. }] = built;
+                let [Substitution { mut replacement, .. }] = built;
+                let once = NeededWorkgroups::Count([1; 3]);
+                replacement.workgroups = called_once.into_iter().map(|it| (Some(it), once.clone())).collect();
                 (replacement, messages)
             }
         };

@@ -73,7 +73,11 @@ pub fn replace_functions(
     }
     let noted = functions.iter().map(|it| (it.function, images[it.image].name));
     let bytes = rewrite.finish(&all, noted)?;
-    check_result(&bytes, original, &library, &all, functions, is_embedded)?;
+    check_result(&bytes, &library, &all, functions)?;
+    // What loads here must load again.
+    if is_embedded && elf::Image::parse(original).is_ok() {
+        elf::Image::parse(&bytes).context(|| "the rewritten executable".to_owned())?;
+    }
     Ok(bytes)
 }
 
@@ -354,11 +358,9 @@ fn file_name(name: &str) -> String {
 /// Reads the result again: each function is where it should be, and nothing else has changed.
 fn check_result(
     bytes: &[u8],
-    original: &[u8],
     library: &ElfLibrary,
     images: &[Image<'_>],
     functions: &[OtherFunction],
-    is_embedded: bool,
 ) -> Result<()> {
     let place = || "the rewritten executable".to_owned();
     let internal = |what: &str| Error::new(rehal_base::StatusCode::Internal, what.to_owned());
@@ -381,10 +383,6 @@ fn check_result(
         if !is_right {
             return Err(internal("a function is at another address").context(place()));
         }
-    }
-    // What loads here must load again.
-    if is_embedded && elf::Image::parse(original).is_ok() {
-        elf::Image::parse(bytes).context(place)?;
     }
     Ok(())
 }

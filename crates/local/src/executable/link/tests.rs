@@ -64,7 +64,7 @@ fn functions_of_other_machines_are_replaced() {
     assert_eq!((read.functions, read.addresses[1]), (own.functions, own.addresses[1]));
     // At the same place of a page, in a segment of its own, with the same instructions.
     let delta = read.addresses[0] - own.addresses[1];
-    assert!(delta > 0 && delta % (64 << 10) == 0, "{delta:#x}");
+    assert!(delta > 0 && delta.is_multiple_of(64 << 10), "{delta:#x}");
     let (before, after) = (View::read(&image).unwrap(), View::read(&rewritten).unwrap());
     assert_eq!(before.memory(own.addresses[1], 64), after.memory(read.addresses[0], 64));
     assert!(after.loads().all(|it| it.offset % it.align == it.vaddr % it.align));
@@ -86,13 +86,13 @@ fn imports_are_found_by_their_names() {
     );
     let read = ElfLibrary::read(&same.unwrap()).unwrap();
     assert_eq!((&read.imports, read.addresses[0] % 4096), (&own.imports, own.addresses[0] % 4096));
-    let code = adapter::code(super::view::X86_64, 0x1000, 0x2000, &[2, 0]);
+    let code = adapter::code(view::X86_64, 0x1000, 0x2000, &[2, 0]);
     // The call is relative to its end.
     let call = code.iter().rposition(|it| *it == 0xE8).unwrap();
     let distance = i32::from_le_bytes(code[call + 1..call + 5].try_into().unwrap());
     assert_eq!(0x1000 + call as i64 + 5 + i64::from(distance), 0x2000);
     assert!(code.ends_with(&[0xC9, 0xC3]));
-    let code = adapter::code(super::view::ARM_64, 0x1000, 0x2000, &[2, 0]);
+    let code = adapter::code(view::ARM_64, 0x1000, 0x2000, &[2, 0]);
     let words: Vec<_> = code.as_chunks::<4>().0.iter().map(|it| u32::from_le_bytes(*it)).collect();
     let call = words.iter().position(|it| it >> 26 == 0x25).unwrap();
     assert_eq!(0x1000 + call as u64 * 4 + u64::from(words[call] & 0x3FF_FFFF) * 4, 0x2000);

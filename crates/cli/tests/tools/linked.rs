@@ -1,0 +1,90 @@
+//! Functions of linked executables, and the files that replace them.
+
+use std::fs;
+use std::process::Command;
+
+use crate::compile::{DOUBLE, Work};
+
+/// One file replaces a function wherever one is replaced: plain C, and what a stub begins.
+#[test]
+fn a_kernel_is_one_file_everywhere() {
+    let work = Work::new();
+    work.compile(&["--iree-hal-link-executables=true"]);
+    fs::rename(work.path("p.vmfb"), work.path("own.vmfb")).unwrap();
+    let run = |words: &[&str]| {
+        let ran = work.run(words);
+        assert_eq!(ran.status, Some(0), "{words:?}: {}", ran.stderr);
+        ran
+    };
+    let double = ["--device=local-sync", "--function=double", "--input=4x8xf32=1"];
+    let module = |name: &str| format!("--module={name}.vmfb");
+    let capture = "--device_replay_output=c.ireereplay";
+    run(&[&["iree-run-module", &module("own"), capture], &double[..]].concat());
+    let listed = run(&["rehal", "executables", "own.vmfb"]).stdout;
+    let name = listed.split_whitespace().find(|it| it.starts_with(DOUBLE)).unwrap().to_owned();
+    run(&["rehal", "kernel", "stub", &format!("--function={name}"), "c.ireereplay", "-o", "stub.c"]);
+    let stub = fs::read_to_string(work.path("stub.c")).unwrap();
+    let body = "binding_1[i] = binding_0[i] + 10;  // ";
+    let stub = stub.replace("// Compute item", body).replace("return 1;  //", "return 0;  //");
+    work.write("stub.c", &stub);
+    work.write(
+        "k.c",
+        "void k(const float *a, float *o) { for (int i = 0; i < 32; ++i) o[i] = a[i] + 10; }\n",
+    );
+    for source in ["k", "stub"] {
+        let compiled = Command::new("cc")
+            .args(["-c", "-O2", "-fPIC", &format!("{source}.c"), "-o", &format!("{source}.o")])
+            .current_dir(work.0.path())
+            .status();
+        assert!(compiled.unwrap().success());
+    }
+    run(&["rehal", "kernel", "build", "stub.c", "-o", "stub.so"]);
+    for file in ["k.c", "k.o", "stub.c", "stub.o", "stub.so"] {
+        let substitution = format!("{DOUBLE}={file}");
+        let flag = format!("--executable={substitution}");
+        run(&["rehal", "substitute", "own.vmfb", &flag, "-o", "new.vmfb"]);
+        assert_eq!(work.results("new.vmfb"), ["11", "3xf32=3 3 3"], "{file}");
+        let listed = run(&["rehal", "executables", "new.vmfb"]).stdout;
+        assert!(listed.contains(&format!("{name} of executable 1 is from {file}\n")), "{listed}");
+        assert_eq!(listed.matches("dispatch_0").count(), 3, "both, and the one that is replaced: {listed}");
+        work.compile(&[&format!("--substitute={substitution}")]);
+        assert_eq!(work.results("p.vmfb"), ["11", "3xf32=3 3 3"], "{file}");
+        let flag = format!("--executable_substitution={substitution}");
+        let ran = run(&[&["iree-run-module", &module("own"), &flag], &double[..]].concat());
+        assert!(ran.stdout.contains("4x8xf32=[11 11 "), "{file}: {}", ran.stdout);
+        let flag = format!("--replay_executable_substitution={substitution}");
+        let ran = work.run(&["rehal", "verify", "--device=local-sync", &flag, "c.ireereplay"]);
+        assert!(ran.stdout.contains("expected 2.0, got 11.0"), "{file}: {}{}", ran.stdout, ran.stderr);
+    }
+    // Plain C is compared as a stub is.
+    for file in ["k.c", "stub.c"] {
+        let text = fs::read_to_string(work.path(file)).unwrap();
+        work.write(
+            "right.c",
+            &text.replace("[i] + 10;", "[i] + a[i];").replace("binding_0[i] + a[i]", "2 * binding_0[i]"),
+        );
+        let words =
+            ["rehal", "compare", "--max_time=200ms", "--device=local-sync", "--with=right.c", "c.ireereplay"];
+        let compared = work.run(&words);
+        assert!(
+            compared.stdout.contains("same results") || !compared.stdout.contains("wrong"),
+            "{}",
+            compared.stdout
+        );
+        assert_ne!(compared.status, Some(1), "{}", compared.stderr);
+    }
+    // A library goes into a module, and nothing else.
+    let error = work.refused(&[&format!("--substitute={DOUBLE}=stub.c"), "--compile-to=hal"]);
+    assert!(error.contains("stub.c' is a library of kernels"), "{error}");
+    // What an embedded ELF cannot have.
+    work.write("libc.c", "#include <math.h>\nvoid k(const float *a, float *o) { o[0] = erff(a[0]); }\n");
+    let flag = format!("--executable={DOUBLE}=libc.c");
+    let ran = work.run(&["rehal", "substitute", "own.vmfb", &flag, "-o", "none.vmfb"]);
+    assert!(ran.status == Some(1) && ran.stderr.contains("needs erff"), "{}", ran.stderr);
+    work.compile(&["--iree-llvmcpu-link-embedded=false", "--iree-llvmcpu-system-linker-path=cc"]);
+    let libc = "#include <math.h>\nvoid k(const float *a, float *o) { for (int i = 0; i < 32; ++i) o[i] = erff(a[i]); }\n";
+    work.write("libc.c", libc);
+    run(&["rehal", "substitute", "p.vmfb", &flag, "-o", "new.vmfb"]);
+    let [double, add] = work.results("new.vmfb");
+    assert!(double.starts_with("0.84") && add == "3xf32=3 3 3", "{double}, {add}");
+}
