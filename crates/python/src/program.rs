@@ -9,7 +9,7 @@ use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyByteArray;
 use rehal_session::{
     Context, DeviceOptions, DeviceSpec, Error, Function, MappedValue, ModuleSource, ParameterFile,
-    Program as Loaded, ProgramOptions, TensorType, Value, ValueKind, type_of_value,
+    Program as Loaded, ProgramOptions, TensorType, Value, ValueKind, input_of_bytes, type_of_value,
 };
 
 use crate::errors::exception;
@@ -17,7 +17,11 @@ use crate::interrupt::{PAUSE, lock};
 
 /// A program in this process, which ends if a kernel crashes.
 #[pyclass(frozen, module = "rehal._rehal")]
-pub struct Program(Mutex<Option<Arc<Functions>>>);
+pub struct Program {
+    loaded: Mutex<Option<Arc<Functions>>>,
+    /// The process that loaded it: one that is forked lacks the threads of its devices.
+    process: u32,
+}
 
 /// A program with its functions, which are dropped before it.
 struct Functions {
@@ -67,7 +71,7 @@ impl Program {
             Ok(Functions { functions, program })
         });
         let loaded = loaded.map_err(|error: Error| exception(py, &error))?;
-        Ok(Self(Mutex::new(Some(Arc::new(loaded)))))
+        Ok(Self { loaded: Mutex::new(Some(Arc::new(loaded))), process: std::process::id() })
     }
 
     /// The functions in the order of the module.
@@ -101,7 +105,10 @@ impl Program {
 
     /// Frees the program, unless another thread is calling it: then, that call does.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let taken = lock(&self.0).take();
+        if self.process != std::process::id() {
+            return Ok(());
+        }
+        let taken = lock(&self.loaded).take();
         let closed = py.detach(|| match taken.and_then(Arc::into_inner) {
             Some(Functions { functions, program }) => {
                 drop(functions);
@@ -115,11 +122,24 @@ impl Program {
 
 impl Program {
     fn loaded(&self, py: Python<'_>) -> PyResult<Arc<Functions>> {
-        let loaded = lock(&self.0).clone();
+        if self.process != std::process::id() {
+            let error = Error::failed_precondition("it belongs to the process that this one was forked from");
+            return Err(exception(py, &error.advise("load it again")));
+        }
+        let loaded = lock(&self.loaded).clone();
         loaded.ok_or_else(|| {
             let error = Error::failed_precondition("the program has been closed");
             exception(py, &error.advise("load it again"))
         })
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // Its devices would wait for their threads.
+            std::mem::forget(lock(&self.loaded).take());
+        }
     }
 }
 
@@ -146,7 +166,7 @@ fn call(
     let mut values = Vec::new();
     for (index, (kind, input)) in function.argument_kinds().into_iter().zip(inputs).enumerate() {
         let value = |(tensor_type, bytes): (PyBackedStr, PyBackedBytes)| {
-            program.value(kind, &TensorType::parse(&tensor_type)?, &bytes)
+            input_of_bytes(program, kind, &TensorType::parse(&tensor_type)?, &bytes)
         };
         values.push(input.map_or(Ok(Value::NULL), value).context(|| format!("input {index}"))?);
     }

@@ -244,6 +244,36 @@ def test_a_call_that_does_not_end_is_ended() -> None:
         program.add(LEFT, RIGHT)
 
 
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_a_forked_process_cannot_call_and_ends(isolation: Any) -> None:
+    program = rehal.load(ADD4, isolation=isolation)
+    program.add(LEFT, RIGHT)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            program.add(LEFT, RIGHT)
+        except rehal.Error as error:
+            status = 0 if error.code == "FAILED_PRECONDITION" else 2
+        finally:
+            del program
+            os._exit(status)
+    deadline = time.monotonic() + 30
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(ended[1]) == 0
+    np.testing.assert_array_equal(program.add(LEFT, RIGHT), [LEFT + RIGHT])
+
+
+def test_flags_of_one_call_are_refused() -> None:
+    from rehal import _replay
+
+    conversation = _replay.converse(["run-module", f"--module={ADD4}", "--input=4xf32=1"], {}, None)
+    with pytest.raises(rehal.Error, match="a flag of one call"):
+        conversation.next()
+
+
 def test_an_open_program_does_not_disturb_the_end_of_the_interpreter() -> None:
     for isolation in ISOLATIONS:
         script = f"import rehal; program = rehal.load({str(ADD4)!r}, isolation={isolation!r}); print(program)"

@@ -93,8 +93,8 @@ pub use program::{
     Batch, Calls, Expected, Function, MappedValue, ModuleExecutable, ModuleMode, ModuleSource, ModuleTest,
     ModuleTests, Offer, ParameterFile, ParameterOptions, PendingCall, PreparedBatch, Program, ProgramModule,
     ProgramOptions, RecordingOptions, SubstituteBuilder, SubstitutedExecutable, TestOutcome, TextSink,
-    ValueText, format_value, replaced_functions, substitute_executables, type_of_value, with_value_bytes,
-    with_value_memory,
+    ValueText, format_value, input_of_bytes, replaced_functions, substitute_executables, type_of_value,
+    with_value_bytes, with_value_memory,
 };
 pub use record_table::{RecordTable, TextColumn, record_table};
 pub use records::{DispatchRow, RecordCheck, RecordFilter, RecordRow, Records};

@@ -162,17 +162,6 @@ impl Program {
         Ok(Handle::reference(view).into())
     }
 
-    /// Creates an input of this kind from its bytes, which are copied: a number, little-endian, or a tensor.
-    pub fn value(&self, kind: ValueKind, tensor_type: &TensorType, bytes: &[u8]) -> Result<Value> {
-        Ok(match kind {
-            ValueKind::Ref => return self.tensor(tensor_type, bytes),
-            ValueKind::I32 => i32::from_le_bytes(number(kind, bytes)?).into(),
-            ValueKind::I64 => i64::from_le_bytes(number(kind, bytes)?).into(),
-            ValueKind::F32 => f32::from_le_bytes(number(kind, bytes)?).into(),
-            ValueKind::F64 => f64::from_le_bytes(number(kind, bytes)?).into(),
-        })
-    }
-
     /// Creates a tensor over memory that holds its elements, without a copy. Kernels read the memory and, if
     /// the program updates the tensor in place, write it; the tensor keeps it alive.
     ///
@@ -383,6 +372,23 @@ impl Function {
             }
         }
     }
+}
+
+/// Creates an input of this kind for a program from its bytes, which are copied: a number, little-endian, or
+/// a tensor.
+pub fn input_of_bytes(
+    program: &Program,
+    kind: ValueKind,
+    tensor_type: &TensorType,
+    bytes: &[u8],
+) -> Result<Value> {
+    Ok(match kind {
+        ValueKind::Ref => return program.tensor(tensor_type, bytes),
+        ValueKind::I32 => i32::from_le_bytes(number(kind, bytes)?).into(),
+        ValueKind::I64 => i64::from_le_bytes(number(kind, bytes)?).into(),
+        ValueKind::F32 => f32::from_le_bytes(number(kind, bytes)?).into(),
+        ValueKind::F64 => f64::from_le_bytes(number(kind, bytes)?).into(),
+    })
 }
 
 fn number<const N: usize>(kind: ValueKind, bytes: &[u8]) -> Result<[u8; N]> {

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use rehal_base::{Context, Error, Range, Result};
 use rehal_session::{
-    Asker, Function, MappedValue, Program, TensorType, Value, ValueKind, Worker, type_of_value,
+    Asker, Function, MappedValue, Program, TensorType, Value, ValueKind, Worker, input_of_bytes,
+    type_of_value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -124,7 +125,7 @@ fn inputs(program: &Program, function: &Function, call: &Call) -> Result<Vec<Val
         };
         rest = others;
         let tensor_type = TensorType::parse(tensor_type).context(place)?;
-        values.push(program.value(kind, &tensor_type, bytes).context(place)?);
+        values.push(input_of_bytes(program, kind, &tensor_type, bytes).context(place)?);
     }
     Ok(values)
 }
