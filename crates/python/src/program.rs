@@ -51,7 +51,7 @@ impl Program {
     fn load(
         py: Python<'_>,
         modules: Vec<Module>,
-        device: Option<String>,
+        devices: Vec<String>,
         parameters: Vec<(String, PathBuf)>,
     ) -> PyResult<Self> {
         let mut options = ProgramOptions::default();
@@ -59,8 +59,9 @@ impl Program {
         options.parameters.files =
             parameters.into_iter().map(|(scope, path)| ParameterFile::new(scope, path)).collect();
         let loaded = py.detach(move || {
-            if let Some(uri) = device {
-                options.devices = DeviceOptions::for_devices(vec![DeviceSpec::find(&uri)?]);
+            if !devices.is_empty() {
+                let found = devices.iter().map(|uri| DeviceSpec::find(uri)).collect::<Result<_, Error>>()?;
+                options.devices = DeviceOptions::for_devices(found);
             }
             let program = Loaded::load(&options)?;
             let names: Vec<_> = program.main_module().runnable_functions().map(str::to_owned).collect();

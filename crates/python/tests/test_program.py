@@ -78,6 +78,8 @@ def test_numbers_of_the_machine_are_numbers(isolation: Any) -> None:
             program.scalars(1 << 32, 2, 3)
         with pytest.raises(TypeError, match="expected a number"):
             program.scalars([1], 2, 3)
+        with pytest.raises(TypeError, match="input 2 of scalars: required argument is not a float"):
+            program.scalars(1, 2, "3")
     assert rehal.run(MODULES / "multi.vmfb", "scalars", 1, 2, 3.5) == [1, 4, 12.25]
 
 
@@ -158,6 +160,22 @@ def test_modules_are_bytes_and_parameters_arrays(isolation: Any) -> None:
     assert not np.array_equal(other, results[0][0])
     with pytest.raises(rehal.Error, match="NOT_FOUND"):
         rehal.load(module, isolation=isolation)
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_programs_of_several_devices_and_asynchronous_ones(isolation: Any) -> None:
+    inputs = [np.load(FIXTURES / f"inputs/mlp_{name}.npy") for name in ("x", "w0", "w1", "w2")]
+    expected = rehal.run(MODULES / "mlp.vmfb", "mlp", *inputs)
+    assert [it.shape for it in expected] == [(8, 10), (8,)]
+    with rehal.load(MODULES / "mlp.async.vmfb", isolation=isolation) as program:
+        for result, wanted in zip(program.mlp(*inputs), expected):
+            np.testing.assert_array_equal(result, wanted)
+    x = np.full(32, 3, np.float32)
+    results = [rehal.run(MODULES / "two_devices.vmfb", "roundtrip", x, device=["local-sync"] * 2)[0]]
+    devices = ["local-sync", "local-task"]
+    with rehal.load(MODULES / "two_devices.vmfb", device=devices, isolation=isolation) as program:
+        results += program.roundtrip(x)
+    assert results[0].any() and np.array_equal(*results)
 
 
 def test_options_of_programs(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import json
 import os
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Union
@@ -77,8 +78,11 @@ class Function:
         for index, (argument, kind, declared) in enumerate(zip(arguments, self._kinds, self.inputs)):
             try:
                 inputs.append(_passed(argument, kind, declared))
-            except (TypeError, ValueError, OverflowError) as error:
-                raise type(error)(f"input {index} of {self.name}: {error}") from None
+            except (TypeError, ValueError, OverflowError, struct.error) as error:
+                kind_of_error = next(
+                    (it for it in (OverflowError, ValueError) if isinstance(error, it)), TypeError
+                )
+                raise kind_of_error(f"input {index} of {self.name}: {error}") from None
         return [
             None
             if value is None
@@ -228,7 +232,7 @@ class Program:
 def load(
     module: Module,
     *,
-    device: str | None = None,
+    device: str | Sequence[str] | None = None,
     parameters: Parameters | None = None,
     isolation: Isolation = "process",
     timeout: float | None = None,
@@ -238,15 +242,16 @@ def load(
     run-module``.
 
     Kernels run in another process, which stays until the program is closed; with ``isolation="none"`` in this
-    one, which ends if one crashes. ``parameters`` has the parameters of each scope: a file, or arrays by
-    name. ``timeout`` limits loading, and each call.
+    one, which ends if one crashes. ``device`` is one, or a list for a program of several devices.
+    ``parameters`` has the parameters of each scope: a file, or arrays by name. ``timeout`` limits loading, and
+    each call.
     """
     return _load(module, device, parameters, isolation, timeout, flags, is_whole=False)
 
 
 def _load(
     module: Module,
-    device: str | None,
+    device: str | Sequence[str] | None,
     parameters: Any,
     isolation: Isolation,
     timeout: float | None,
@@ -261,7 +266,8 @@ def _load(
             if flags or timeout is not None or not isinstance(files, list):
                 raise ValueError("a program in this process has no timeout, and takes no options of the tool")
             paths = [it if isinstance(it, bytes) else os.fspath(it) for it in modules]
-            return Program(_Here(_rehal.Program(paths, device, files)))
+            devices = [device] if isinstance(device, str) else list(device or [])
+            return Program(_Here(_rehal.Program(paths, devices, files)))
         with contextlib.ExitStack() as stack:
             given = {
                 "module": [_path_of(it, stack) for it in modules],
@@ -330,7 +336,7 @@ def run(
     module: Module,
     function: str,
     *arrays: npt.ArrayLike | None,
-    device: str | None = None,
+    device: str | Sequence[str] | None = None,
     parameters: Parameters | None = None,
     timeout: float | None = None,
     **flags: Unpack[_flags.RunModule],
@@ -347,7 +353,7 @@ def record(
     function: str,
     *arrays: npt.ArrayLike | None,
     out: _tool.StrPath,
-    device: str | None = None,
+    device: str | Sequence[str] | None = None,
     parameters: Parameters | None = None,
     timeout: float | None = None,
     **flags: Unpack[_flags.RunModule],

@@ -51,7 +51,7 @@ class Conversation:
 
 class Program:
     def __new__(
-        cls, modules: list[str | bytes], device: str | None, parameters: list[tuple[str, str]]
+        cls, modules: list[str | bytes], devices: list[str], parameters: list[tuple[str, str]]
     ) -> Program: ...
     def functions(self) -> list[tuple[str, str | None, list[str], list[str]]]: ...
     def call(
