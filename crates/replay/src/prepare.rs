@@ -229,8 +229,9 @@ pub(crate) fn replace(
     let matching = Matching { id, wanted, prepared: Some(original), device, params: *params };
     let prepared = matching.all(layers)?;
     let replaced = |(&(part, function), (workgroups, place)): (&(usize, u32), (NeededWorkgroups, String))| {
-        // Before anything runs.
-        if let NeededWorkgroups::Unknown(_) = workgroups {
+        // Before anything runs. What a module computes is compared later.
+        if let (NeededWorkgroups::Unknown(_), false) = (&workgroups, layers.iter().any(|it| it.keeps_format))
+        {
             workgroups.count(&[], false).context(|| place)?;
         }
         Ok(ReplacedFunction { executable: prepared.parts[part].clone(), function, workgroups })

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rehal_session::{
-    CaptureFile, CaptureOptions, DeviceOptions, Error, HostReadLog, Replacement, Replay, ReplayOptions,
-    Result,
+    CaptureFile, CaptureOptions, DeviceOptions, Error, HostReadLog, NeededWorkgroups, Replacement, Replay,
+    ReplayOptions, Result,
 };
 
 /// Replays with `code` in place of each executable that has a function with this name. Returns the host reads
@@ -20,8 +20,10 @@ pub fn replay_with(capture: &Path, function: &str, code: Vec<u8>) -> Result<(Vec
     let wanted = replaced.clone();
     let code: Arc<[u8]> = code.into();
     // Called once per executable, before the first dispatch. An autotuner can compile code here.
+    // Compiled code does not say its workgroups: this is for those of the captured kernel.
     options.substitute = Some(Arc::new(move |candidate| {
-        Ok(wanted.contains(&candidate.record.id).then(|| Replacement::bytes(code.clone())))
+        let replacement = || Replacement::bytes(code.clone()).with_workgroups(None, NeededWorkgroups::Same);
+        Ok(wanted.contains(&candidate.record.id).then(replacement))
     }));
     let replay = Replay::new(plan, &DeviceOptions::default().open()?, &options)?;
     // Reports signature mismatches before the first dispatch.

@@ -444,6 +444,48 @@ fn workgroups_are_known_without_captured_names() {
     assert_eq!(workgroups(&bytes, &options).unwrap(), [[1; 3], [2, 3, 4]]);
 }
 
+/// A count that depends on constants is that of each dispatch; one that is not known is refused if it is needed.
+#[test]
+fn workgroups_are_computed_for_each_dispatch() {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executable = capture.executable(cache, &code("old", 1, &[function("a", 1, 1), function("b", 0, 1)]));
+    for constant in [40_u32, 41, 7] {
+        let buffer = capture.buffer(1);
+        let kernel = CaptureBuilder::kernel(executable, 0, [1; 3]);
+        capture.dispatch(&kernel, &constant.to_le_bytes(), &[whole(buffer)]);
+    }
+    let bytes = capture.finish();
+    let code = code("new", 7, &[function("a", 1, 1), function("b", 0, 1)]).encode();
+    let run = |needed: NeededWorkgroups| {
+        // Nothing is known of the function that is not dispatched.
+        let replacement = Replacement::bytes(code.clone())
+            .named("variant.mlir")
+            .with_workgroups(Some("b"), NeededWorkgroups::Unknown("why".into()))
+            .with_workgroups(Some("a"), needed);
+        let options = vec![Substitution::new(Selector::Id(executable), replacement)];
+        workgroups(&bytes, &ReplayOptions::default().substitutions(options))
+    };
+    let computed = |text: &str| NeededWorkgroups::Computed(Arc::new(text.parse().unwrap()));
+    let counts = run(computed("in:0 =7 add:0:1 =8 divs:2:3 =1 -> 4 5 5")).unwrap();
+    assert_eq!(counts, [[5, 1, 1], [6, 1, 1], [1, 1, 1]]);
+    for (needed, message) in [
+        (
+            computed("=7 in:0 sub:1:0 divs:0:2 -> 3 0 0"),
+            "its workgroup count divides by zero for the constants 7",
+        ),
+        (
+            NeededWorkgroups::Unknown("it is computed by 'x'".into()),
+            "its workgroup count is not known: it is computed by 'x'",
+        ),
+    ] {
+        let error = run(needed).unwrap_err();
+        assert_eq!(error.message(), message);
+        let report = error.report();
+        assert!(report.contains("function 'a' of substitute 'variant.mlir', record #"), "{report}");
+    }
+}
+
 #[test]
 fn workgroups_of_no_function_are_an_error() {
     let (capture, [left, _]) = capture();

@@ -386,9 +386,6 @@ fn other_code(
              ordinals"
         ));
     }
-    for (function, replaced) in own.functions().iter().zip(&replaced) {
-        counts.check(function, &replaced.workgroups, place)?;
-    }
     match code.format {
         Some(other) if other != executable.format => {
             let message = format!(
@@ -397,7 +394,12 @@ fn other_code(
             );
             Err(Error::incompatible(message).advise("compile it to the format of the program"))
         }
-        _ => Ok(Some(code.data.to_vec())),
+        _ => {
+            for (function, replaced) in own.functions().iter().zip(&replaced) {
+                counts.check(function, &replaced.workgroups, place)?;
+            }
+            Ok(Some(code.data.to_vec()))
+        }
     }
 }
 

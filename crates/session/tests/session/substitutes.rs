@@ -2,8 +2,9 @@
 
 use rehal_session::vm::ModuleFile;
 use rehal_session::{
-    ModuleExecutable, ModuleSource, Program, ProgramOptions, Replacement, Result, Selector, StatusCode,
-    SubstitutedExecutable, Substitution, ValueText, format_value, replaced_functions, substitute_executables,
+    ModuleExecutable, ModuleSource, NeededWorkgroups, Program, ProgramOptions, Replacement, Result, Selector,
+    StatusCode, SubstitutedExecutable, Substitution, ValueText, format_value, replaced_functions,
+    substitute_executables,
 };
 
 use crate::fixture;
@@ -19,7 +20,8 @@ fn module(name: &str) -> ModuleFile {
 }
 
 fn replaced(selector: Selector, file: &str) -> Vec<Substitution> {
-    vec![Substitution::new(selector, Replacement::file(fixture(&format!("modules/{file}"))))]
+    let file = Replacement::file(fixture(&format!("modules/{file}")));
+    vec![Substitution::new(selector, file.with_workgroups(None, NeededWorkgroups::Same))]
 }
 
 fn named(name: &str, file: &str) -> Vec<Substitution> {
@@ -133,6 +135,47 @@ fn a_rewritten_module_runs_other_code() {
         let other = results(ModuleSource::Bytes(bytes.into()), Vec::new()).unwrap();
         assert_eq!(other[0], HUNDREDFOLD);
     }
+}
+
+/// What a compiler of programs made does not say into how many workgroups it has divided the work.
+#[test]
+fn compiled_code_of_unknown_workgroups_is_refused() {
+    let unknown = "its workgroup count is not known";
+    let (counted, uncounted) = (replaced(Selector::All, "add4_swapped.elf"), |count: [u32; 3]| {
+        let mut file = replaced(Selector::All, "add4_swapped.elf");
+        file[0].replacement.workgroups = match count {
+            [0, ..] => Vec::new(),
+            count => vec![(None, NeededWorkgroups::Count(count))],
+        };
+        file
+    });
+    let module = module("add4");
+    for (substitutions, refused) in [
+        (&uncounted([0; 3]), Some(unknown)),
+        (
+            &uncounted([2, 1, 1]),
+            Some(
+                "add4_swapped.elf' needs 2x1x1 workgroups for 'add_dispatch_0_elementwise_4_f32', and the module dispatches 1x1x1",
+            ),
+        ),
+        (&uncounted([1, 1, 1]), None),
+        (&counted, None),
+    ] {
+        let outcome = rewritten(&module, substitutions).map(drop);
+        match (outcome, refused) {
+            (Ok(()), None) => {}
+            (Err(error), Some(text)) => assert!(error.message().contains(text), "{error:?}"),
+            (outcome, refused) => panic!("{outcome:?}, {refused:?}"),
+        }
+    }
+    let (code, report) = error(results(add4(), uncounted([0; 3])));
+    assert!(code == StatusCode::FailedPrecondition && report.contains(unknown), "{report}");
+    assert_eq!(results(add4(), uncounted([1, 1, 1])).unwrap()[0], HUNDREDFOLD);
+    // The code that it replaces has its workgroups.
+    let own = ModuleExecutable::list(&module).unwrap()[0].code(&module).to_vec();
+    let itself = vec![Substitution::new(Selector::All, Replacement::bytes(own))];
+    assert_eq!(results(add4(), itself.clone()).unwrap()[0], SUM);
+    rewritten(&module, &itself).unwrap();
 }
 
 #[test]
