@@ -3,8 +3,9 @@
 use crate::replays::{refuses_well, run_with_reads, says_where};
 use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::{Failed, Trial};
-use oracle::captures::{self, Capture};
+use oracle::captures::{self, Capture, corpus};
 use oracle::printed::{Array, Element};
+use std::path::Path;
 
 /// Name, capture, substitution (`{}` is the fixtures directory), and whether the reference supports the form.
 const ACCEPTED: [(&str, &str, &str, bool); 5] = [
@@ -21,11 +22,22 @@ const ACCEPTED: [(&str, &str, &str, bool); 5] = [
 ];
 
 /// Modules whose executables are replaced, the replacements, and the sum of both tools.
-const REWRITTEN: [(&str, &[&str], &str); 3] = [
+const REWRITTEN: [(&str, &[&str], &str); 6] = [
+    // One of the two functions of a linked executable.
+    ("add4", &["--executable=add_dispatch_0={}/modules/add4_swapped.elf"], "4xf32=1100 2200 3300 4400"),
+    ("add4", &["--executable=add_dispatch_0={}/modules/add4_swapped.syslib.so"], "4xf32=1100 2200 3300 4400"),
+    (
+        "add4.syslib",
+        &["--executable=add_dispatch_0={}/modules/add4_swapped.elf"],
+        "4xf32=1100 2200 3300 4400",
+    ),
     ("add4", &["--executable=1={}/modules/add4_swapped.elf"], "4xf32=1100 2200 3300 4400"),
     ("add4.syslib", &["--executable=all={}/modules/add4_swapped.syslib.so"], "4xf32=1100 2200 3300 4400"),
     ("add4.memoized", &["--executable=all={}/modules/add4_swapped.elf"], "4xf32=1100 2200 3300 4400"),
 ];
+
+/// Real models, whose functions are replaced by their own code.
+const MODELS: [&str; 4] = ["basic_pitch", "magika", "ppocr_cls", "silero_vad"];
 
 const REFUSED: [(&str, &str, &str); 4] = [
     ("other_architecture", "add4.add.local-sync", "all={}/modules/add4_swapped.aarch64.elf"),
@@ -43,10 +55,13 @@ pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("substitution::by_id", by_id));
     trials.push(Trial::test("substitution::refused::of_nothing", of_nothing));
     trials.push(Trial::test("substitution::illegal_instruction", illegal_instruction));
-    for (name, arguments, wanted) in REWRITTEN {
-        trials.push(Trial::test(format!("substitution::module::{name}"), move || {
+    for (index, (name, arguments, wanted)) in REWRITTEN.into_iter().enumerate() {
+        trials.push(Trial::test(format!("substitution::module::{index}::{name}"), move || {
             rewritten(name, arguments, wanted)
         }));
+    }
+    for name in MODELS.into_iter().filter(|_| corpus().is_some()) {
+        trials.push(Trial::test(format!("substitution::models::{name}"), move || own_code(name)));
     }
     for (name, capture, substitution) in REFUSED {
         trials.push(Trial::test(format!("substitution::refused::{name}"), move || {
@@ -113,6 +128,48 @@ fn rewritten(module: &str, replacements: &[&str], wanted: &str) -> Outcome {
         ensure(ended.succeeded() && text.contains(wanted), || {
             format!("{} prints {text}, {}", tool.display(), ended.summary())
         })?;
+    }
+    Ok(())
+}
+
+/// The first, a middle and the last function of a linked model, one at a time: the code is another copy, in a
+/// segment of its own, and the outputs are the same bytes.
+fn own_code(name: &str) -> Outcome {
+    let pair = Pair::find("iree-run-module")?;
+    let rehal = pair.ours.with_file_name("rehal");
+    let directory = corpus().ok_or("no corpus")?.join("models").join(name);
+    let scratch = tempfile::tempdir()?;
+    let at = |file: &str| scratch.path().join(file).display().to_string();
+    let module = directory.join("m.vmfb").display().to_string();
+    let run = |tool: &Path, arguments: &[String]| -> Result<String, Failed> {
+        let ended = oracle::tool::run(tool, arguments, scratch.path())?;
+        ensure(ended.succeeded(), || format!("{arguments:?} ends with {}", ended.summary()))?;
+        Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+    };
+    let files = |stem: &'static str| (0..).map(move |index| format!("{stem}{index}.npy"));
+    let present =
+        |stem: &'static str| files(stem).take_while(|it| directory.join(it).exists()).collect::<Vec<_>>();
+    let mut arguments = vec!["--device=local-task".to_owned()];
+    let parameters = directory.join("m.irpa");
+    arguments.extend(parameters.exists().then(|| format!("--parameters=model={}", parameters.display())));
+    arguments.extend(present("in").iter().map(|it| format!("--input=@{}", directory.join(it).display())));
+    let outputs: Vec<_> = files("out").take(present("iree").len()).map(|it| at(&it)).collect();
+    arguments.extend(outputs.iter().map(|it| format!("--output=@{it}")));
+    let results = |tool: &Path, module: &str| -> Result<Vec<u8>, Failed> {
+        run(tool, &[&[format!("--module={module}")], &arguments[..]].concat())?;
+        Ok(outputs.iter().map(std::fs::read).collect::<Result<Vec<_>, _>>()?.concat())
+    };
+    let own = [results(&pair.ours, &module)?, results(&pair.theirs, &module)?];
+    let listed = run(&rehal, &["executables".into(), module.clone(), format!("--binaries_to={}", at("b"))])?;
+    let rows = listed.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let rows: Vec<_> = rows.filter(|row| row.first() == Some(&"1")).collect();
+    let code = format!("{}/{}", at("b"), rows.first().and_then(|row| row.last()).ok_or("no executable")?);
+    for index in [0, rows.len() / 2, rows.len() - 1] {
+        let function = rows[index][1];
+        let replaced = format!("--executable={function}={code}");
+        run(&rehal, &["substitute".into(), module.clone(), replaced, "-o".into(), at("new.vmfb")])?;
+        let new = [results(&pair.ours, &at("new.vmfb"))?, results(&pair.theirs, &at("new.vmfb"))?];
+        ensure(new == own, || format!("'{function}' of another segment computes something else"))?;
     }
     Ok(())
 }

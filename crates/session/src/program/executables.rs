@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, FileKind, Result, StatusCode, listed};
+use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode, listed};
 use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, FunctionInfo};
 use rehal_local::executable::infer_format;
 use rehal_local::executable::link::{ElfLibrary, OtherFunction, OtherImage, replace_functions};
 use rehal_modules::hal;
 use rehal_replay::{
-    DispatchedFunction, ExecutableNames, FileReplacements, ProgramSubstitutes, REPLACE_WHOLE,
-    ResolvedSubstitutions, Selector, SubstituteCode, Substitution, check_whole,
+    Code, DispatchedFunction, ExecutableNames, FileReplacements, ProgramSubstitutes, REPLACE_WHOLE,
+    Replacement, ResolvedSubstitutions, Selector, SubstituteCode, Substitution, check_whole,
 };
 use rehal_vm::ModuleFile;
 
@@ -242,6 +242,12 @@ pub fn substitute_executables(
     }
     resolved.dispatched = dispatched(module)?;
     build(&mut resolved)?;
+    for (executable, known) in executables.iter().zip(&known) {
+        if let Ok(Known::Loaded(loaded)) = known {
+            put_into_container(executable, module, loaded, &mut resolved.substitutions)
+                .context(|| place(executable))?;
+        }
+    }
     let substitutes = ProgramSubstitutes::open(&resolved.substitutions)?;
     let counts = ModuleCounts::new(module)?;
     let mut others = Vec::new();
@@ -267,6 +273,45 @@ pub fn substitute_executables(
         bytes: (executable.code(module).len() as u64, code.len() as u64),
     });
     Ok((rewritten, substituted.collect()))
+}
+
+/// Code by itself in the container of an executable, if it has to be in one.
+#[cfg(feature = "vulkan")]
+fn in_container(executable: &[u8], code: &[u8]) -> Option<Result<Vec<u8>>> {
+    rehal_vulkan::executable::format::with_spirv(executable, code)
+}
+
+#[cfg(not(feature = "vulkan"))]
+fn in_container(_: &[u8], _: &[u8]) -> Option<Result<Vec<u8>>> {
+    None
+}
+
+/// Puts SPIR-V by itself into the container that the program creates the executable from.
+fn put_into_container(
+    executable: &ModuleExecutable,
+    module: &ModuleFile,
+    loaded: &LoadedExecutable,
+    substitutions: &mut [Substitution],
+) -> Result<()> {
+    let has = |name: &str| loaded.functions().iter().any(|it| it.name == name);
+    for it in substitutions {
+        let is_selected = match &it.selector {
+            Selector::All => true,
+            Selector::Id(id) => *id == executable.number,
+            Selector::Name(name) => has(name),
+        };
+        let Code::File(path) = &it.replacement.code else { continue };
+        if !is_selected || it.replacement.format.is_some() {
+            continue;
+        }
+        let file = MappedFile::open(path)?;
+        if let Some(code) = in_container(executable.code(module), file.bytes()) {
+            let shown = path.display().to_string();
+            let code = code.context(|| format!("'{shown}'"))?;
+            it.replacement = Replacement::bytes(code).named(shown);
+        }
+    }
+    Ok(())
 }
 
 /// The code of an ELF executable in which functions are replaced, if any are: a replacement that has all of

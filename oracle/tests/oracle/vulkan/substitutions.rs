@@ -30,6 +30,7 @@ pub fn add(trials: &mut Vec<Trial>) {
         let file = fixture(&format!("vulkan/executables/{with}"));
         trials.push(Trial::test(format!("vulkan::substitution::{name}"), move || substitutes(&file)));
     }
+    trials.push(Trial::test("vulkan::substitution::module::spirv", in_a_module));
     for (name, with) in [("spirv", "add4_swapped.1.spv"), ("executable", "entry_points.descriptors.vk1")] {
         let file = fixture(&format!("vulkan/executables/{with}"));
         let name = format!("vulkan::substitution::refused::missing_entry_point::{name}");
@@ -92,6 +93,33 @@ fn substitutes(with: &Path) -> Outcome {
     let expected: Vec<u8> =
         [1100.0_f32, 2200.0, 3300.0, 4400.0].into_iter().flat_map(f32::to_le_bytes).collect();
     ensure(reads.iter().any(|read| read.bytes == expected), || format!("{reads:?}"))
+}
+
+/// SPIR-V by itself goes into the container of the module's executable, which both tools run.
+fn in_a_module() -> Outcome {
+    let pair = Pair::find("iree-run-module")?;
+    let scratch = tempfile::tempdir()?;
+    let output = scratch.path().join("new.vmfb").display().to_string();
+    let spirv = fixture("vulkan/executables/add4_swapped.0.spv").display().to_string();
+    let module = fixture("vulkan/modules/add4.vmfb").display().to_string();
+    for which in ["1", "add_dispatch_0"] {
+        let replaced = format!("--executable={which}={spirv}");
+        let arguments = ["substitute", &module, &replaced, "-o", &output].map(str::to_owned);
+        let ended = tool::run(&pair.ours.with_file_name("rehal"), &arguments, scratch.path())?;
+        ensure(ended.succeeded(), || format!("substitute ends with {}", ended.summary()))?;
+        let module = format!("--module={output}");
+        let inputs = ["--input=4xf32=1 2 3 4", "--input=4xf32=10 20 30 40"];
+        let run = [&["--device=vulkan", "--function=add", &module][..], &inputs].concat();
+        let run: Vec<_> = run.into_iter().map(str::to_owned).collect();
+        for program in [&pair.theirs, &pair.ours] {
+            let ended = tool::run(program, &run, scratch.path())?;
+            let text = String::from_utf8_lossy(&ended.stdout);
+            ensure(text.contains("4xf32=1100 2200 3300 4400"), || {
+                format!("{} prints {text}, {}", program.display(), ended.summary())
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// A replacement that cannot run is refused with a status, and what is wrong with it.

@@ -22,7 +22,7 @@ const FORMAT: &str = "Vulkan executable";
 /// The first bytes of the header, and the flatbuffer's identifier.
 pub(super) const MAGIC: &[u8; 4] = b"VKE1";
 /// Bytes before the flatbuffer.
-const HEADER_BYTES: usize = 64;
+pub(super) const HEADER_BYTES: usize = 64;
 /// The version of the header.
 const VERSION: u32 = 0;
 /// `VK_SHADER_STAGE_COMPUTE_BIT`.
@@ -123,46 +123,46 @@ flatbuffer_tables! {
 }
 
 /// Ids of fields: positions in the tables of the same names above.
-mod id {
-    pub(super) const LOCATION_FILE: usize = 0;
-    pub(super) const LOCATION_LINE: usize = 1;
-    pub(super) const STAGE: usize = 0;
-    pub(super) const STAGE_LOCATION: usize = 1;
-    pub(super) const EXPORT_NAME: usize = 0;
-    pub(super) const EXPORT_LOCATION: usize = 1;
-    pub(super) const EXPORT_STAGES: usize = 2;
-    pub(super) const SOURCE_PATH: usize = 0;
-    pub(super) const SOURCE_CONTENT: usize = 1;
-    pub(super) const BINDING: usize = 0;
-    pub(super) const BINDING_TYPE: usize = 1;
-    pub(super) const BINDING_COUNT: usize = 2;
-    pub(super) const BINDING_STAGES: usize = 3;
-    pub(super) const SET_BINDINGS: usize = 0;
-    pub(super) const LAYOUT_SETS: usize = 0;
-    pub(super) const LAYOUT_RANGES: usize = 1;
-    pub(super) const REQUIRED_ALIGNMENT: usize = 0;
-    pub(super) const REQUIRED_LENGTH: usize = 1;
-    pub(super) const ADDRESS_VERSION: usize = 0;
-    pub(super) const ADDRESS_ROOT_OFFSET: usize = 1;
-    pub(super) const ADDRESS_ROOT_LENGTH: usize = 2;
-    pub(super) const ADDRESS_CONSTANT_OFFSET: usize = 3;
-    pub(super) const ADDRESS_CONSTANT_COUNT: usize = 4;
-    pub(super) const ADDRESS_ENTRY_TYPE: usize = 5;
-    pub(super) const ADDRESS_BINDING_COUNT: usize = 6;
-    pub(super) const ADDRESS_BINDINGS: usize = 7;
-    pub(super) const SHADER_CODE: usize = 0;
-    pub(super) const PIPELINE_SHADER: usize = 0;
-    pub(super) const PIPELINE_ENTRY_POINT: usize = 1;
-    pub(super) const PIPELINE_LAYOUT: usize = 2;
-    pub(super) const PIPELINE_SUBGROUP_SIZE: usize = 3;
-    pub(super) const PIPELINE_DEBUG: usize = 4;
-    pub(super) const PIPELINE_ABI: usize = 5;
-    pub(super) const PIPELINE_ADDRESSES: usize = 6;
-    pub(super) const PIPELINES: usize = 0;
-    pub(super) const SET_LAYOUTS: usize = 1;
-    pub(super) const PIPELINE_LAYOUTS: usize = 2;
-    pub(super) const SHADERS: usize = 3;
-    pub(super) const SOURCE_FILES: usize = 4;
+pub(super) mod id {
+    pub(in super::super) const LOCATION_FILE: usize = 0;
+    pub(in super::super) const LOCATION_LINE: usize = 1;
+    pub(in super::super) const STAGE: usize = 0;
+    pub(in super::super) const STAGE_LOCATION: usize = 1;
+    pub(in super::super) const EXPORT_NAME: usize = 0;
+    pub(in super::super) const EXPORT_LOCATION: usize = 1;
+    pub(in super::super) const EXPORT_STAGES: usize = 2;
+    pub(in super::super) const SOURCE_PATH: usize = 0;
+    pub(in super::super) const SOURCE_CONTENT: usize = 1;
+    pub(in super::super) const BINDING: usize = 0;
+    pub(in super::super) const BINDING_TYPE: usize = 1;
+    pub(in super::super) const BINDING_COUNT: usize = 2;
+    pub(in super::super) const BINDING_STAGES: usize = 3;
+    pub(in super::super) const SET_BINDINGS: usize = 0;
+    pub(in super::super) const LAYOUT_SETS: usize = 0;
+    pub(in super::super) const LAYOUT_RANGES: usize = 1;
+    pub(in super::super) const REQUIRED_ALIGNMENT: usize = 0;
+    pub(in super::super) const REQUIRED_LENGTH: usize = 1;
+    pub(in super::super) const ADDRESS_VERSION: usize = 0;
+    pub(in super::super) const ADDRESS_ROOT_OFFSET: usize = 1;
+    pub(in super::super) const ADDRESS_ROOT_LENGTH: usize = 2;
+    pub(in super::super) const ADDRESS_CONSTANT_OFFSET: usize = 3;
+    pub(in super::super) const ADDRESS_CONSTANT_COUNT: usize = 4;
+    pub(in super::super) const ADDRESS_ENTRY_TYPE: usize = 5;
+    pub(in super::super) const ADDRESS_BINDING_COUNT: usize = 6;
+    pub(in super::super) const ADDRESS_BINDINGS: usize = 7;
+    pub(in super::super) const SHADER_CODE: usize = 0;
+    pub(in super::super) const PIPELINE_SHADER: usize = 0;
+    pub(in super::super) const PIPELINE_ENTRY_POINT: usize = 1;
+    pub(in super::super) const PIPELINE_LAYOUT: usize = 2;
+    pub(in super::super) const PIPELINE_SUBGROUP_SIZE: usize = 3;
+    pub(in super::super) const PIPELINE_DEBUG: usize = 4;
+    pub(in super::super) const PIPELINE_ABI: usize = 5;
+    pub(in super::super) const PIPELINE_ADDRESSES: usize = 6;
+    pub(in super::super) const PIPELINES: usize = 0;
+    pub(in super::super) const SET_LAYOUTS: usize = 1;
+    pub(in super::super) const PIPELINE_LAYOUTS: usize = 2;
+    pub(in super::super) const SHADERS: usize = 3;
+    pub(in super::super) const SOURCE_FILES: usize = 4;
 }
 
 /// The format of a flatbuffer that is one: the first pipeline that takes addresses tells.
@@ -216,7 +216,7 @@ pub(super) fn read(format: ExecutableFormat, bytes: &[u8]) -> Result<Image, Form
 }
 
 /// The flatbuffer after the header.
-fn flatbuffer(bytes: &[u8]) -> Result<&[u8], FormatError> {
+pub(super) fn flatbuffer(bytes: &[u8]) -> Result<&[u8], FormatError> {
     let error = |fault, at: u64, field, expected: String, found: String| {
         Err(FormatError::new(FORMAT, fault, at, field, expected, found))
     };

@@ -17,6 +17,7 @@ pub mod check;
 mod flatbuffer;
 mod layouts;
 mod name;
+mod replaced;
 pub mod spirv;
 mod written;
 
@@ -26,5 +27,6 @@ pub use layouts::{
     Pipeline, PipelineLayout, PushConstantRange, SourceFile, SourceLocation,
 };
 pub use name::{DispatchAbi, ExecutableFormat, infer};
+pub use replaced::with_spirv;
 pub use spirv::{Feature, Shader, ShaderSupport, SubgroupSizes};
 pub use written::{binds_addresses, written_bindings};
