@@ -106,7 +106,7 @@ pub(crate) fn check_uri(value: &OsStr) -> Result<String, Refusal> {
 pub(crate) fn answer(query: &str, value: &str, flags: &Flags) -> Option<Result<String>> {
     let registry = drivers_with(&driver_options(flags));
     Some(match query {
-        "list_drivers" => list_drivers(&registry, value),
+        "list_drivers" => Ok(list_drivers(&registry)),
         "list_devices" => list_devices(&registry, value),
         "dump_devices" => dump_devices(&registry, value),
         "dump_task_topologies" => topologies::dump(flags),
@@ -117,22 +117,18 @@ pub(crate) fn answer(query: &str, value: &str, flags: &Flags) -> Option<Result<S
 const RULE: &str = "# ============================================================================";
 const LIGHT_RULE: &str = "# ===----------------------------------------------------------------------===";
 
-/// All drivers, or the one of this name. The reference ignores the name.
-fn list_drivers(registry: &DriverRegistry, name: &str) -> Result<String> {
-    let drivers = match name {
-        "" | "true" | "1" => registry.drivers().iter().collect(),
-        name => vec![find_driver(registry, name)?],
-    };
+/// All drivers. A name does not select one, as in the reference.
+fn list_drivers(registry: &DriverRegistry) -> String {
     let mut text = format!("{RULE}\n# Available HAL drivers\n{RULE}\n");
     text.push_str("# Use --list_devices={driver name} to enumerate available devices.\n\n");
-    for driver in drivers {
+    for driver in registry.drivers() {
         text.push_str(&format!("{:>16}: {}", driver.name(), driver.description()));
         if let Err(reason) = driver.availability() {
             text.push_str(&format!(" (unavailable: {})", reason.message()));
         }
         text.push('\n');
     }
-    Ok(text)
+    text
 }
 
 /// The URIs of the devices of one driver, or of all available drivers.
@@ -297,14 +293,11 @@ mod tests {
     #[test]
     fn an_unavailable_driver_says_why() {
         let registry = no_library();
-        let listed = list_drivers(&registry, "").unwrap();
+        let listed = list_drivers(&registry);
         assert!(
             listed.contains("\n             gpu: GPUs (unavailable: libgpu.so.1 is not installed)\n"),
             "{listed}"
         );
-        let gpu = "\n\n             gpu: GPUs (unavailable: libgpu.so.1 is not installed)\n";
-        assert!(list_drivers(&registry, "gpu").unwrap().ends_with(gpu));
-        assert_eq!(list_drivers(&registry, "true").unwrap(), listed);
         assert!(list_devices(&registry, "").unwrap().starts_with("local-sync://\nlocal-task://\n"));
         let expected =
             "UNAVAILABLE; libgpu.so.1 is not installed\n  try: available drivers: local-sync, local-task";

@@ -60,6 +60,15 @@ pub enum Operands {
         what: &'static str,
         /// Its placeholder, such as `PROGRAM.mlir`.
         form: &'static str,
+        /// Whether a flag of the other program takes a value, which may then follow it after a space.
+        takes_value: fn(&Flags, &str) -> Result<bool>,
+    },
+    /// One file or more.
+    Several {
+        /// The kind of each, such as `descriptor`.
+        what: &'static str,
+        /// Their placeholder.
+        form: &'static str,
     },
     /// Two files.
     Two {
@@ -118,6 +127,9 @@ pub struct Invocation {
     status: Cell<u8>,
     pub(crate) origin: Rc<Origin>,
 }
+
+/// The exit status without a verb.
+const NO_VERB: u8 = 2;
 
 /// What performs the jobs of tools: this machine.
 pub(crate) const RUNNER: &dyn Runner = &LocalRunner;
@@ -189,7 +201,7 @@ fn start_with(
     tool: &Tool,
     name: String,
     program: OsString,
-    flags: Flags,
+    mut flags: Flags,
     worker: Option<Worker>,
     origin: &Rc<Origin>,
     errors: &ErrorReports<'_>,
@@ -206,6 +218,11 @@ fn start_with(
     }
     if flags.get(&AGENTS_MD) {
         return output::print(tool.guide).map(|()| 0);
+    }
+    if let Operands::Forwarded { takes_value, .. } = &tool.operands
+        && flags.operands().len() > 1
+    {
+        flags.join_values(takes_value)?;
     }
     let (word, files) = match &tool.operands {
         // Some flags of the other program make it print something.
@@ -280,7 +297,10 @@ fn start_verb(
             let guides: Vec<_> = tools.iter().map(|tool| tool.guide).collect();
             output::print(&guides.join("\n")).map(|()| 0)
         }
-        "" => Err(Error::invalid_argument("no verb is given").advise(verbs(tools))),
+        "" => {
+            output::note(verbs_help(program, tools).trim_end());
+            Ok(NO_VERB)
+        }
         other => match arguments.next() {
             Some(flag) if matches!(flag.to_str(), Some("help" | "--help" | "-h")) => {
                 help_of_group(program, &first, arguments.next(), tools)
@@ -311,7 +331,7 @@ fn help_of_group(program: &str, first: &OsStr, next: Option<OsString>, tools: &[
         return Err(unknown_verb(&first, tools));
     }
     let mut text = format!("Usage: {program} {first} VERB [flags] [FILE]\n\n");
-    text.push_str(&verbs_list(program, &group, &[]));
+    text.push_str(&verbs_list(program, &group));
     text.push_str(&format!("\n{program} {first} VERB --help prints the flags of a verb.\n"));
     output::print(&text).map(|()| 0)
 }
@@ -359,7 +379,7 @@ fn verbs_help(program: &str, tools: &[&Tool]) -> String {
     text.push_str(&format!("Usage: {program} VERB [flags] [FILE]\n\n"));
     let more =
         [("help", "prints this, or with a verb the flags of that verb"), ("version", "prints the version")];
-    text.push_str(&verbs_list(program, tools, &more));
+    text.push_str(&verbs_in_groups(program, tools, &more));
     text.push_str(&format!(
         "\n{program} help VERB and {program} VERB --help print the flags of a verb, {program} VERB --agents_md a \
          guide for agents.\n"
@@ -367,16 +387,34 @@ fn verbs_help(program: &str, tools: &[&Tool]) -> String {
     text
 }
 
-/// Verbs and what they do, and `more` of them.
-fn verbs_list(program: &str, tools: &[&Tool], more: &[(&str, &str)]) -> String {
-    let mut rows = Vec::new();
-    for tool in tools {
-        let twin =
-            if tool.name.starts_with(program) { String::new() } else { format!(" (as {})", tool.name) };
-        rows.push([tool.verb.to_owned(), format!("{}{twin}", tool.summary)]);
-    }
+/// Verbs and what they do.
+fn verbs_list(program: &str, tools: &[&Tool]) -> String {
+    "Verbs\n".to_owned() + &verb_table(&tools.iter().map(|tool| verb_row(program, tool)).collect::<Vec<_>>())
+}
+
+/// The same under the titles of their groups, with `more` of them.
+fn verbs_in_groups(program: &str, tools: &[&Tool], more: &[(&str, &str)]) -> String {
+    let mut rows: Vec<_> = tools.iter().map(|tool| verb_row(program, tool)).collect();
     rows.extend(more.iter().map(|(verb, what)| [(*verb).to_owned(), (*what).to_owned()]));
-    "Verbs\n".to_owned() + &table("  ", &[Align::Left, Align::Left], &rows)
+    // One table, so that all columns align.
+    let mut text = String::new();
+    for (line, [verb, _]) in verb_table(&rows).lines().zip(&rows) {
+        if let Some((title, _)) = tools::GROUPS.iter().find(|(_, first)| first == verb) {
+            let gap = if text.is_empty() { "" } else { "\n" };
+            text.push_str(&format!("{gap}{title}\n"));
+        }
+        text.push_str(&format!("{line}\n"));
+    }
+    text
+}
+
+fn verb_row(program: &str, tool: &Tool) -> [String; 2] {
+    let twin = if tool.name.starts_with(program) { String::new() } else { format!(" (as {})", tool.name) };
+    [tool.verb.to_owned(), format!("{}{twin}", tool.summary)]
+}
+
+fn verb_table(rows: &[[String; 2]]) -> String {
+    table("  ", &[Align::Left, Align::Left], rows)
 }
 
 fn version(name: &str) -> String {
@@ -435,6 +473,7 @@ impl Operands {
         match self {
             Self::One { form, .. }
             | Self::Forwarded { form, .. }
+            | Self::Several { form, .. }
             | Self::Two { form, .. }
             | Self::WordAndFile { form, .. }
             | Self::Word { form, .. } => form,
@@ -450,6 +489,7 @@ impl Operands {
         let usage = |form: &str| format!("{name} [flags] {form}; --help describes the flags");
         match (self, given) {
             (Self::One { .. } | Self::Forwarded { .. }, [_])
+            | (Self::Several { .. }, [_, ..])
             | (Self::Two { .. }, [_, _])
             | (Self::MaybeDirectory { .. }, [] | [_])
             | (Self::None { .. }, []) => Ok((None, files())),
@@ -479,7 +519,8 @@ impl Operands {
             }
             (
                 Self::One { what, form }
-                | Self::Forwarded { what, form }
+                | Self::Forwarded { what, form, .. }
+                | Self::Several { what, form }
                 | Self::WordAndFile { what, form, .. },
                 [],
             ) => Err(Error::invalid_argument(format!("{name} needs a {what}")).advise(usage(form))),

@@ -72,4 +72,6 @@ pub struct CompilerTarget {
     pub chip_flag: &'static str,
     /// The processor if none is named: the one of this machine; `None` leaves it to the compiler.
     pub own_chip: Option<&'static str>,
+    /// Processors that the compiler knows, if it needs one: then there is no default.
+    pub chips: &'static [&'static str],
 }

@@ -42,7 +42,7 @@ use cache::{CachedOutput, CompileCache};
 use identity::Identity;
 
 pub use candidate::CompiledDispatch;
-pub use dump::{DumpKind, DumpedExecutables};
+pub use dump::{DumpKind, DumpedExecutables, check_unchanged};
 pub use substitute::{SourceSubstitutes, SubstituteFile, SubstituteFlags, SubstituteKind};
 pub use substitute_dispatch::compile_dispatches;
 pub use target::target_flags;
@@ -250,6 +250,7 @@ impl Compiler {
     /// Compiles a program, unless its output is in the cache.
     pub fn compile(&self, compilation: &Compilation) -> Result<Compiled> {
         check_input(&compilation.input)?;
+        target::check_chip(&compilation.flags)?;
         if onnx::is_model(&compilation.input) {
             let imported = onnx::import(self, &compilation.input)?;
             return self.compile(&Compilation { input: imported.path().into(), ..compilation.clone() });

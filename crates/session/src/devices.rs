@@ -62,7 +62,7 @@ const ABSENT: &[Absent] = &[
         name: "hip",
         format: "rocm-",
         description: Some("AMD GPUs, through HIP"),
-        compiler: Some(gpu_target("hip", "--iree-rocm-target")),
+        compiler: Some(CompilerTarget { chips: HIP_CHIPS, ..gpu_target("hip", "--iree-rocm-target") }),
     },
     #[cfg(not(feature = "vulkan"))]
     Absent {
@@ -76,9 +76,16 @@ const ABSENT: &[Absent] = &[
     Absent { name: "webgpu", format: "webgpu-", description: None, compiler: None },
 ];
 
+/// What release 3.13 of the compiler takes; it has no default.
+const HIP_CHIPS: &[&str] = &[
+    "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1103", "gfx1150", "gfx1151", "gfx1200",
+    "gfx1201", "gfx1250", "mi100", "mi210", "mi250", "mi300a", "mi300x", "mi308x", "mi325x", "mi350x",
+    "mi355x",
+];
+
 /// How programs are compiled for GPUs that the compiler calls `name`.
 const fn gpu_target(name: &'static str, chip_flag: &'static str) -> CompilerTarget {
-    CompilerTarget { name, device: name, flags: "", chip_flag, own_chip: None }
+    CompilerTarget { name, device: name, flags: "", chip_flag, own_chip: None, chips: &[] }
 }
 
 /// How programs are compiled for the drivers of this build, and for those that it does not have, each by its

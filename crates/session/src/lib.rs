@@ -62,7 +62,8 @@ pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use compiler::{
     Compilation, Compiled, CompiledDispatch, Compiler, CompilerSetup, CompilerVersion, DumpKind,
     DumpedExecutables, ExecutableFunction, ExecutableVariant, ProgramExecutable, SourceSubstitutes,
-    SubstituteFile, SubstituteFlags, SubstituteKind, compile_dispatches, is_program_source, target_flags,
+    SubstituteFile, SubstituteFlags, SubstituteKind, check_unchanged, compile_dispatches, is_program_source,
+    target_flags,
 };
 pub use crash::CrashReports;
 pub use devices::{

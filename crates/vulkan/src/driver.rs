@@ -220,6 +220,7 @@ impl DriverBackend for VulkanDriver {
             flags: "",
             chip_flag: "--iree-vulkan-target",
             own_chip: None,
+            chips: &[],
         })
     }
 

@@ -111,7 +111,10 @@ fn check_alone(tool: &Tool, arguments: &[String]) -> Result<()> {
 /// The operands that the tool needs; the first one is `path`, if given.
 fn operands(tool: &Tool, path: Option<String>, directory: &Path) -> Vec<String> {
     let count = match tool.operands {
-        Operands::One { .. } | Operands::Forwarded { .. } | Operands::WordAndFile { .. } => 1,
+        Operands::Several { .. }
+        | Operands::One { .. }
+        | Operands::Forwarded { .. }
+        | Operands::WordAndFile { .. } => 1,
         Operands::Two { .. } => 2,
         Operands::Word { .. } | Operands::MaybeDirectory { .. } | Operands::None { .. } => 0,
     };

@@ -72,7 +72,7 @@ pub const DEVICES: Group = Group {
         &DEVICE,
         &DEVICE_TIMEOUT,
         &PERF_MAP,
-        &Query::new("list_drivers", "Prints all drivers, or one, and exits.").with_value("DRIVER"),
+        &Query::new("list_drivers", "Prints all drivers and exits. A value is ignored.").with_value("DRIVER"),
         &Query::new("list_devices", "Prints the device URIs of all drivers, or of one, and exits.")
             .with_value("DRIVER"),
         &Query::new(

@@ -21,6 +21,8 @@ const MAX_FLAGS: usize = 100_000;
 pub(super) struct Expanded {
     pub flags: Vec<Given>,
     pub operands: Vec<OsString>,
+    /// Flags without a value that an operand follows: the indices of both.
+    pub followed: Vec<(usize, usize)>,
     /// The flag files that were read, each once.
     pub files: Vec<PathBuf>,
 }
@@ -66,13 +68,16 @@ pub(super) fn expand(
 ) -> Result<Expanded> {
     let mut expanded = Expanded::default();
     let mut arguments = arguments.into_iter();
+    let mut last = None;
     while let Some(argument) = arguments.next() {
         let text = trim(&argument);
+        let before = last.take();
         if argument == "--" {
             expanded.operands.extend(arguments);
             break;
         } else if let Some(flag) = text.as_bytes().strip_prefix(b"--") {
             expanded.add(OsStr::from_bytes(flag), None, &mut Vec::new())?;
+            last = expanded.flags.last().filter(|it| it.value.is_none()).map(|_| expanded.flags.len() - 1);
         } else if text == "-h" {
             expanded.flags.push(Given {
                 name: "help".into(),
@@ -85,6 +90,7 @@ pub(super) fn expand(
             expanded.flags.push(Given { name: name.into(), typed: None, value, place: None });
         } else {
             check_single_dash(text)?;
+            expanded.followed.extend(before.map(|flag| (flag, expanded.operands.len())));
             expanded.operands.push(argument);
         }
     }
@@ -223,6 +229,7 @@ mod tests {
         let typed = Given { typed: Some("x-y".into()), ..given("x_y", Some("1-2")) };
         assert_eq!(it.flags, [typed, given("z", None)]);
         assert_eq!(it.operands, ["a", "b", "-", "--c", "-d"]);
+        assert_eq!(it.followed, [(1, 2)]);
     }
 
     #[test]

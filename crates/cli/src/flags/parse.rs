@@ -27,6 +27,8 @@ pub struct Flags {
     given: Vec<Given>,
     /// Those of another program, as they were typed, if the tool passes them on.
     forwarded: Option<Vec<OsString>>,
+    /// Flags without a value that an operand follows: indices of those given, and of the operand.
+    followed: Vec<(usize, usize)>,
     query: Option<(&'static str, String)>,
     warnings: Vec<String>,
 }
@@ -54,7 +56,8 @@ impl Flags {
         let table: Vec<_> = groups.iter().flat_map(|group| group.flags).copied().collect();
         let letters: Vec<_> =
             table.iter().filter_map(|entry| Some((entry.spec().short?, entry.spec().name))).collect();
-        let Expanded { flags: given, operands, files: flag_files } = expand::expand(arguments, &letters)?;
+        let Expanded { flags: given, operands, followed, files: flag_files } =
+            expand::expand(arguments, &letters)?;
         let mut flags = Self {
             table,
             values: Vec::new(),
@@ -62,6 +65,7 @@ impl Flags {
             flag_files,
             given: given.clone(),
             forwarded: forwards.then(Vec::new),
+            followed,
             query: None,
             warnings: Vec::new(),
         };
@@ -102,6 +106,30 @@ impl Flags {
     /// The flags that are passed on to another program, as they were typed.
     pub fn forwarded(&self) -> &[OsString] {
         self.forwarded.as_deref().unwrap_or_default()
+    }
+
+    /// Gives flags of another program the operands that follow them as values, if `takes_value` says that the
+    /// flag of this name takes one.
+    pub(crate) fn join_values(&mut self, takes_value: impl Fn(&Self, &str) -> Result<bool>) -> Result<()> {
+        let mut joined = Vec::new();
+        for (flag, operand) in self.followed.clone() {
+            let given = &self.given[flag];
+            let is_own = self.table.iter().any(|entry| entry.spec().name == given.name);
+            if !is_own && takes_value(self, given.typed.as_ref().unwrap_or(&given.name))? {
+                joined.push((flag, operand));
+            }
+        }
+        for (flag, operand) in joined.into_iter().rev() {
+            let value = self.operands.remove(operand);
+            let before = self.given[flag].argument();
+            self.given[flag].value = Some(value);
+            let after = self.given[flag].argument();
+            // The last one that has no value yet, as those behind it have theirs.
+            let forwarded = self.forwarded.iter_mut().flatten();
+            forwarded.rev().filter(|it| **it == before).take(1).for_each(|it| it.clone_from(&after));
+        }
+        self.followed.clear();
+        Ok(())
     }
 
     /// Arguments that are parsed to the same flags, without files: those may be pipes, which have been read.

@@ -144,9 +144,10 @@ fn flag(entry: &dyn Entry) -> Completion {
 
 fn operands(operands: &Operands) -> (Vec<&'static str>, Values) {
     match operands {
-        Operands::One { form, .. } | Operands::Forwarded { form, .. } | Operands::Two { form, .. } => {
-            (Vec::new(), Values::Files(endings(form)))
-        }
+        Operands::One { form, .. }
+        | Operands::Forwarded { form, .. }
+        | Operands::Several { form, .. }
+        | Operands::Two { form, .. } => (Vec::new(), Values::Files(endings(form))),
         Operands::WordAndFile { form, words, .. } => (words(), Values::Files(endings(form))),
         Operands::Word { words, .. } => (words.to_vec(), Values::Any),
         Operands::MaybeDirectory { .. } => (Vec::new(), Values::Directories),

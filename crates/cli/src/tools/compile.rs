@@ -29,7 +29,11 @@ pub const COMPILE: Tool = Tool {
             description has the word. Values follow '='.\n\n\
             Files that replace executables of the program are checked first: names, functions, bindings, constants, \
             workgroup counts, targets.",
-    operands: Operands::Forwarded { what: "program", form: "PROGRAM.mlir|.mlirbc|.onnx -o OUT.vmfb" },
+    operands: Operands::Forwarded {
+        what: "program",
+        form: "PROGRAM.mlir|.mlirbc|.onnx [-o OUT.vmfb]",
+        takes_value,
+    },
     groups: &[&COMPILATION, &SUBSTITUTES],
     examples: &[
         ("Compile for this machine's processor", "{tool} --target=cpu model.mlir -o model.vmfb"),
@@ -98,13 +102,21 @@ fn answer(query: &str, word: &str, flags: &Flags) -> Option<Result<String>> {
     (query == "help").then(help)
 }
 
+/// Whether the compiler says that its flag of this name has a value.
+fn takes_value(flags: &Flags, name: &str) -> Result<bool> {
+    let help = compiler(flags)?.help(name)?;
+    let declared = format!("--{}=<", name.replace('_', "-"));
+    Ok(help.lines().any(|line| line.trim_start().starts_with(&declared)))
+}
+
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     if invocation.files().is_empty() {
         let printed = compiler(flags)?.query(flags.forwarded())?;
         return output::print(&String::from_utf8_lossy(&printed));
     }
-    let output = OutputFile::from_flags(flags, "program.vmfb")?;
+    // Standard output by default, as the compiler does.
+    let output = OutputFile::new(OUTPUT.name(), flags.get(&OUTPUT).unwrap_or_else(|| "-".into()))?;
     let input = Input::of(invocation.operand())?;
     let compiler = compiler(flags)?;
     let targets = flags.get(&TARGET).into_iter().map(OsString::from);

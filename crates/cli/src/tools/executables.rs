@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Error, FileKind, MappedFile, Result};
+use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode};
 use rehal_session::hal::FunctionInfo;
 use rehal_session::{
     CaptureBytes, Compilation, DumpKind, DumpedExecutables, ExecutableNames, ModuleExecutable, ModuleMode,
-    ModuleSource, ProgramModule, is_program_source, replaced_functions, target_flags,
+    ModuleSource, ProgramModule, check_unchanged, is_program_source, replaced_functions, target_flags,
 };
 use serde::Serialize;
 
@@ -75,8 +75,17 @@ const BENCHMARKS_TO: Flag<Option<PathBuf>> = Flag::path(
 )
 .files(index_in);
 
+const FORCE: Flag<bool> = Flag::switch(
+    "force",
+    false,
+    "Replaces files of the directories that have other contents, such as edited ones.",
+);
+
 const EXECUTABLES_GROUP: Group =
-    Group { title: "Executables", flags: &[&FORMAT, &BINARIES_TO, &replay_flags::RECOVER] };
+    Group { title: "Executables", flags: &[&FORMAT, &BINARIES_TO, &FORCE, &replay_flags::RECOVER] };
+
+/// What to do about files that would be replaced.
+const KEEP: &str = "name another directory, or replace them by --force";
 
 const SOURCES_GROUP: Group = Group {
     title: "Programs that are sources",
@@ -150,6 +159,10 @@ fn report(invocation: &Invocation, found: Vec<Found>, capture: Option<&CaptureBy
     let subject = Subject { capture, devices: None };
     let mut list = List { directory: None, executables: Vec::new() };
     if let Some(directory) = invocation.flags.get(&BINARIES_TO) {
+        if !invocation.flags.get(&FORCE) {
+            check_unchanged(found.iter().map(|it| (directory.join(&it.row.file), &*it.code)))
+                .advise(|| KEEP)?;
+        }
         write(&directory, &found)?;
         list.directory = Some(directory.display().to_string());
     }
@@ -173,7 +186,12 @@ fn run_compiler(invocation: &Invocation, path: PathBuf) -> Result<()> {
     });
     let to = |(flag, kind): &(&Flag<Option<PathBuf>>, DumpKind)| Some((*kind, flags.get(flag)?));
     let to: Vec<_> = DUMPS.iter().filter_map(to).collect();
-    let dumped = compiler.dump(&Compilation::new(path, arguments), &to)?;
+    let dumped = compiler.dump(&Compilation::new(path, arguments), &to, flags.get(&FORCE)).map_err(
+        |error| match error.code() {
+            StatusCode::AlreadyExists => error.advise(KEEP),
+            _ => error,
+        },
+    )?;
     if !dumped.messages.trim().is_empty() {
         output::note(dumped.messages.trim_end());
     }

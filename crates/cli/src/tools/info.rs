@@ -15,7 +15,7 @@ use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, with_devices};
 use crate::progress::Progress;
 use crate::report::{self, Subject};
-use crate::{Invocation, Operands, Tool, captures, devices, interrupts, own_process};
+use crate::{Invocation, Operands, Tool, captures, devices, interrupts, output, own_process};
 use contents::Info;
 
 /// See the [module](self).
@@ -91,6 +91,7 @@ fn report(options: &Options, invocation: &Invocation) -> Result<()> {
     let verdict = if options.load {
         interrupts::handle();
         CrashReports::install();
+        output::note("note: loading the executables, which runs code of the capture");
         capture.verdict_loading(&devices, &options.file_remaps, &mut progress)
     } else {
         capture.verdict_with(&devices, &options.file_remaps, &mut progress)

@@ -21,7 +21,7 @@ pub const KERNEL_RECORD: Tool = Tool {
             LLVM's offload kernel records.\n\n\
             The capture is replayed twice, one operation at a time: to record, and to measure. A kernel that crashes is recorded \
             too, without what it wrote.",
-    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --directory=DIR" },
+    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay -o DIR" },
     groups: with_devices![&RECORD, &COMPILING],
     examples: &[
         ("Record all kernels", "{tool} --directory=kernels --report model.ireereplay"),
@@ -38,7 +38,7 @@ pub const KERNEL_RECORD: Tool = Tool {
 };
 
 const DIRECTORY: Flag<Option<PathBuf>> =
-    Flag::path("directory", "The directory to record into. It is created if it does not exist.");
+    Flag::path("directory", "The directory to record into. It is created if it does not exist.").short('o');
 
 const REPORT: Flag<bool> = Flag::switch(
     "report",
@@ -110,7 +110,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let Some(directory) = flags.get(&DIRECTORY) else {
         return Err(Error::invalid_argument("--directory is missing")
-            .advise("name the directory to record into: --directory=kernels"));
+            .advise("name the directory to record into: -o kernels"));
     };
     let recording = Recording {
         directory,

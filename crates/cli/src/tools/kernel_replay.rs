@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write;
+use std::path::Path;
 
 use rehal_base::{Context, ElementType, Error, Result, StatusCode};
 use rehal_bench::Monitor;
@@ -27,10 +28,10 @@ pub const KERNEL_REPLAY: Tool = Tool {
             again before each of them, outside of the time.\n\n\
             An executable is machine code, and running it runs that code with your privileges: replay only what you would also \
             execute.",
-    operands: Operands::One { what: "descriptor", form: "DESCRIPTOR.json" },
+    operands: Operands::Several { what: "descriptor", form: "DESCRIPTOR.json..." },
     groups: with_devices![&REPLAY, &KERNEL_RECORDING],
     examples: &[
-        ("Run a kernel, and compare what it writes", "{tool} --verify kernel.json"),
+        ("Run kernels, and compare what they write", "{tool} --verify kernels/*.json"),
         ("Measure it", "{tool} --device=local-sync --repetitions=100 kernel.json"),
         ("Say which numbers differ", "{tool} --verify --element_type=f32 kernel.json"),
     ],
@@ -112,9 +113,32 @@ const PREFIX: &str = "[rehal kernel replay]";
 const DIFFERENT: u8 = 2;
 
 fn run(invocation: &Invocation) -> Result<()> {
-    let flags = &invocation.flags;
     rehal_base::keep_freed_memory();
-    let files = KernelFiles::open(&invocation.operand()).advise(
+    let paths = invocation.files();
+    let records = KERNEL_RECORDING.flags.iter().any(|it| invocation.flags.has(it.spec().name));
+    if paths.len() > 1 && records {
+        return Err(Error::invalid_argument(
+            "the dispatches of several descriptors are recorded as one program",
+        )
+        .advise("record the replay of one descriptor"));
+    }
+    for path in paths {
+        if paths.len() > 1 {
+            output::print(&format!("{PREFIX} {}\n", path.display()))?;
+        }
+        let outcome = run_one(invocation, path);
+        outcome.map_err(|error| match paths.len() {
+            1 => error,
+            _ => error.context(format!("'{}'", path.display())),
+        })?;
+    }
+    Ok(())
+}
+
+/// Runs the kernel of a descriptor.
+fn run_one(invocation: &Invocation, path: &Path) -> Result<()> {
+    let flags = &invocation.flags;
+    let files = KernelFiles::open(path).advise(
         || "name a descriptor that `rehal kernel record` has written, with its other files beside it",
     )?;
     if flags.get(&VERIFY) {
@@ -124,12 +148,13 @@ fn run(invocation: &Invocation) -> Result<()> {
     devices.guard_buffers();
     let mut recording = None;
     let kernels = ProgramRecording::from_flags(flags, &mut recording);
-    ProgramRecording::run(kernels.as_ref(), &devices, || replay(invocation, files, &devices, recording))
+    ProgramRecording::run(kernels.as_ref(), &devices, || replay(invocation, path, files, &devices, recording))
 }
 
 /// Runs the kernel, recorded as a program is if its dispatches are to be recorded.
 fn replay(
     invocation: &Invocation,
+    descriptor: &Path,
     files: KernelFiles,
     devices: &DeviceOptions,
     recording: Option<RecordingOptions>,
@@ -144,19 +169,19 @@ fn replay(
     let flags = &invocation.flags;
     let recorded = files.descriptor().device_id as usize;
     let index = device(flags.get(&DEVICE_ID), recorded, devices.devices().len())?;
-    let outcome = repeat(invocation, files, &devices.devices()[index]);
+    let outcome = repeat(invocation, descriptor, files, &devices.devices()[index]);
     let closed =
         recorder.map_or(Ok(()), |recorder| recorder.close().context(|| "closing the capture".into()));
     outcome.and(closed)
 }
 
-fn repeat(invocation: &Invocation, files: KernelFiles, device: &Device) -> Result<()> {
+fn repeat(invocation: &Invocation, descriptor: &Path, files: KernelFiles, device: &Device) -> Result<()> {
     let flags = &invocation.flags;
     let verifies = flags.get(&VERIFY);
     let path = files.replay_output();
     let output = match flags.get(&SAVE_OUTPUT) {
         true => {
-            let read = files.paths().into_iter().chain([invocation.operand()]);
+            let read = files.paths().into_iter().chain([descriptor.to_owned()]);
             crate::files::check_output(SAVE_OUTPUT.name(), &path, read)?;
             Some(OutputFile::new(SAVE_OUTPUT.name(), path)?)
         }

@@ -33,8 +33,11 @@ pub const TOOLS: Tool = Tool {
     run,
 };
 
-const INSTALL: Flag<bool> =
-    Flag::switch("install", false, "Makes the links in the directory that follows, which must exist.");
+const INSTALL: Flag<bool> = Flag::switch(
+    "install",
+    false,
+    "Makes the links in the directory that follows, which is created if it does not exist.",
+);
 
 const FORCE: Flag<bool> =
     Flag::switch("force", false, "Also replaces files that are not links to this program.");
@@ -74,8 +77,8 @@ fn install(directory: &Path, force: bool) -> Result<()> {
     let program = std::env::current_exe().and_then(fs::canonicalize);
     let program = program.map_err(|error| Error::io("finding this program", &error))?;
     let given = directory;
-    let found = fs::canonicalize(given).map_err(io("opening directory", given));
-    let directory = found.advise(|| "name a directory that exists")?;
+    fs::create_dir_all(given).map_err(io("creating directory", given))?;
+    let directory = fs::canonicalize(given).map_err(io("opening directory", given))?;
     if !directory.is_dir() {
         return Err(Error::invalid_argument(format!("'{}' is not a directory", given.display()))
             .advise("name the directory of the links"));

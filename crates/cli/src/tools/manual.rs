@@ -24,7 +24,8 @@ pub const MANUAL: Tool = Tool {
     run,
 };
 
-const TO: Flag<Option<PathBuf>> = Flag::path("to", "The directory for the pages, which must exist.");
+const TO: Flag<Option<PathBuf>> =
+    Flag::path("to", "The directory for the pages, which is created if it does not exist.");
 
 const PAGES: Group = Group { title: "Pages", flags: &[&TO] };
 
@@ -33,11 +34,15 @@ fn run(invocation: &Invocation) -> Result<()> {
         return Err(Error::invalid_argument("--to is missing")
             .advise("name the directory for the pages: rehal man --to=DIR"));
     };
+    fs::create_dir_all(&directory).map_err(|error| {
+        Error::io(format_args!("creating directory '{}'", directory.display()), &error)
+            .advise("name another directory for the pages")
+    })?;
     for (name, text) in roff::pages(super::ALL) {
         let path = directory.join(name);
         fs::write(&path, text).map_err(|error| {
             Error::io(format_args!("writing '{}'", path.display()), &error)
-                .advise("name a directory that exists and can be written to")
+                .advise("name a directory that can be written to")
         })?;
     }
     Ok(())

@@ -84,6 +84,17 @@ pub use substitute::SUBSTITUTE;
 pub use tune::TUNE;
 pub use verify::VERIFY;
 
+/// Titles of groups of verbs, each with the first verb of the group in [`ALL`].
+pub const GROUPS: [(&str, &str); 7] = [
+    ("Captures", "run"),
+    ("Kernels of captures", "kernels"),
+    ("Results and differences", "verify"),
+    ("Programs and modules", "compile"),
+    ("Parameter files", "dump-parameters"),
+    ("Profiles", "profile"),
+    ("This program", "tools"),
+];
+
 /// All tools, in the order in which `rehal` lists its verbs.
 #[rustfmt::skip]
 pub const ALL: &[&crate::Tool] = &[

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::replay_flags;
 use super::report_format::{self, Format};
-use crate::flags::{Flag, Group};
+use crate::flags::{Effect, Flag, Group, List};
 use crate::report::{Report, Subject};
 use crate::table::Layout;
 use crate::{Invocation, Operands, Tool, captures};
@@ -46,7 +46,11 @@ const FORMAT: Flag<Format> = report_format::flag("text: one paragraph per race. 
 const STRICT: Flag<bool> =
     Flag::switch("strict", false, "Assumes no waits of the host except before it accesses bytes itself.");
 
-const REPORT: Group = Group { title: "Report", flags: &[&FORMAT, &STRICT, &replay_flags::RECOVER] };
+const REPORT: Group = Group { title: "Report", flags: &[&FORMAT, &STRICT, &DEVICE, &replay_flags::RECOVER] };
+
+/// Accepted as by the verbs that replay the capture.
+const DEVICE: List<String> = List::texts("device", "URI", "The device of a replay.")
+    .effect(Effect::Ignored("races are those of the capture, and nothing runs"));
 
 /// The exit status if there are races.
 const FOUND: u8 = 2;

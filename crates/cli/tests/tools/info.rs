@@ -8,6 +8,15 @@ fn json(words: &[&str]) -> Value {
 }
 
 #[test]
+fn loading_executables_is_said() {
+    let path = capture("add4.add.local-sync");
+    let ran = run(&["rehal", "info", "--load_executables", &path]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(ran.stderr, "note: loading the executables, which runs code of the capture\n");
+    assert_eq!(run(&["rehal", "info", &path]).stderr, "");
+}
+
+#[test]
 fn a_text_report() {
     let path = capture("add4.add.local-sync");
     let expected = format!(

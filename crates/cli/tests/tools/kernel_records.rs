@@ -50,6 +50,36 @@ fn with(variables: &[(&str, &str)], words: &[&str]) -> Ran {
     ran(command.args(&words[1..]).envs(variables.iter().copied()).output().unwrap())
 }
 
+#[test]
+fn several_kernels_are_replayed_by_one_command() {
+    let scratch = Scratch::new();
+    let directory = scratch.path("kernels");
+    let (to, path) = (directory.to_str().unwrap(), capture("bench.mlp.5.local-sync"));
+    print(&["rehal", "kernel", "record", "--device=local-sync", "-o", to, &path]);
+    let found = descriptors(&directory);
+    assert!(found.len() > 1, "{found:?}");
+    let mut words = vec!["rehal", "kernel", "replay", "--device=local-sync", "--verify"];
+    words.extend(found.iter().map(|it| it.to_str().unwrap()));
+    let ran = run(&words);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(ran.stdout.matches("device memory verified").count(), found.len());
+    for path in &found {
+        assert!(ran.stdout.contains(&format!("[rehal kernel replay] {}\n", path.display())), "{ran:?}");
+    }
+    // All run, also if one differs, which the status says.
+    let output = found[0].with_extension("record_output");
+    let mut bytes = std::fs::read(&output).unwrap();
+    bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
+    std::fs::write(&output, bytes).unwrap();
+    let ran = run(&words);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert_eq!(ran.stdout.matches("device memory verified").count(), found.len() - 1);
+    // An error says of which.
+    std::fs::remove_file(&output).unwrap();
+    let ran = run(&words);
+    assert!(ran.status == Some(1) && ran.stderr.contains(found[0].to_str().unwrap()), "{ran:?}");
+}
+
 /// The only descriptor of a directory with records of `add4.add`.
 fn only(directory: &Path) -> PathBuf {
     let mut found = descriptors(directory);

@@ -9,6 +9,7 @@ mod common;
 mod compare;
 mod compile;
 mod compile_cache;
+mod compile_flags;
 mod damage;
 mod diff;
 mod dump;

@@ -121,6 +121,20 @@ fn tools_are_linked_in_any_directory_and_again() {
 }
 
 #[test]
+fn a_directory_of_links_is_created() {
+    let scratch = Scratch::new();
+    let [bin, other] = installed(&scratch);
+    let directory = other.join("new/bin");
+    let ran = tools(&bin, &["--install", directory.to_str().unwrap()]);
+    assert_eq!((ran.status, &*ran.stderr), (Some(0), ""));
+    assert!(version(directory.join("iree-run-module")).starts_with("iree-run-module of rehal "));
+    // A file is in the way.
+    fs::write(other.join("file"), "").unwrap();
+    let ran = tools(&bin, &["--install", other.join("file/bin").to_str().unwrap()]);
+    assert!(ran.status == Some(1) && ran.stderr.contains("creating directory"), "{ran:?}");
+}
+
+#[test]
 fn tools_replace_other_files_only_by_force() {
     let scratch = Scratch::new();
     let [bin, other] = installed(&scratch);

@@ -41,6 +41,19 @@ fn ordinal(path: &str, index: usize) -> u64 {
 }
 
 #[test]
+fn a_device_is_accepted_without_effect() {
+    let path = capture("add4.add.local-sync");
+    let plain = races(&[&path]);
+    let ran = races(&["--device=local-sync", &path]);
+    assert_eq!((ran.status, ran.stdout), (plain.status, plain.stdout));
+    assert!(
+        ran.stderr.contains("without effect: --device (races are those of the capture"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
 fn a_race_is_reported_with_status_2() {
     let scratch = Scratch::new();
     let path = scratch.path("races.ireereplay");

@@ -210,7 +210,8 @@ fn zsh_has_every_verb_and_flag() {
 #[test]
 fn manual_pages_have_every_verb_and_flag() {
     let scratch = Scratch::new();
-    let directory = scratch.path("");
+    // It is created.
+    let directory = scratch.path("share/man1");
     assert_eq!(print(&["rehal", "man", &format!("--to={}", directory.display())]), "");
     let page = |name: &str| fs::read_to_string(directory.join(name)).unwrap().replace("\\-", "-");
     let main = page("rehal.1");

@@ -227,7 +227,14 @@ fn a_tool_does_not_overwrite_its_capture() {
 
 #[test]
 fn verbs() {
-    assert!(fail(&["rehal"]).contains("no verb is given\n  try: the verbs are run, dump, benchmark, info"));
+    // Without a verb, what help prints, on standard error.
+    let alone = run(&["rehal"]);
+    assert_eq!((alone.status, &*alone.stdout), (Some(2), ""));
+    assert_eq!(alone.stderr, run(&["rehal", "help"]).stdout);
+    let titles: Vec<_> = alone.stderr.split("\n\n").filter_map(|group| group.split_once("\n  ")).collect();
+    assert_eq!(titles.len(), 7, "{}", alone.stderr);
+    let compile = titles.iter().find(|(_, verbs)| verbs.contains("\n  substitute ")).unwrap();
+    assert!(compile.0 == "Programs and modules" && compile.1.starts_with("compile "), "{compile:?}");
     assert!(fail(&["rehal", "dmup"]).contains("unknown verb 'dmup'\n  try: did you mean 'dump'?"));
     assert!(fail(&["rehal", "iree-run-replay"]).contains("did you mean 'run'?"));
     for words in

@@ -62,6 +62,7 @@ pub const COMPILER_TARGET: CompilerTarget = CompilerTarget {
     flags: "--iree-hal-local-target-device-backends=llvm-cpu",
     chip_flag: "--iree-llvmcpu-target-cpu",
     own_chip: Some("host"),
+    chips: &[],
 };
 
 /// A supported format.

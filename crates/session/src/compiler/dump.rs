@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, StatusCode};
 use rehal_tune::TemporaryDirectory;
 
 use super::text::{ExecutableVariant, ProgramExecutable};
@@ -84,8 +84,14 @@ impl DumpedExecutables {
 
 impl Compiler {
     /// Writes files of the program's executables to directories, which are created. The cache keeps them as
-    /// it keeps output.
-    pub fn dump(&self, compilation: &Compilation, to: &[(DumpKind, PathBuf)]) -> Result<DumpedExecutables> {
+    /// it keeps output. Files that have other contents, such as edited ones, are replaced only if `replaces`:
+    /// otherwise, nothing is written.
+    pub fn dump(
+        &self,
+        compilation: &Compilation,
+        to: &[(DumpKind, PathBuf)],
+        replaces: bool,
+    ) -> Result<DumpedExecutables> {
         let (module, executables) = self.executables(compilation)?;
         let mut dumped =
             DumpedExecutables { module, executables, files: Vec::new(), messages: String::new() };
@@ -94,7 +100,12 @@ impl Compiler {
         }
         let (kinds, directories): (Vec<_>, Vec<_>) = to.iter().cloned().unzip();
         let mut files = self.dumped_files(compilation, &kinds)?;
-        for (directory, files) in directories.iter().zip(&files.directories) {
+        let all = || directories.iter().zip(&files.directories);
+        if !replaces {
+            let named = all().flat_map(|(to, files)| files.iter().map(|it| (to.join(&it.name), &*it.bytes)));
+            check_unchanged(named)?;
+        }
+        for (directory, files) in all() {
             write(files, directory)?;
         }
         dumped.messages = std::mem::take(&mut files.messages);
@@ -218,6 +229,24 @@ fn read(directory: &Path) -> Result<Vec<DumpedFile>> {
     Ok(files)
 }
 
+/// Fails if one of these files exists with other contents, which writing it would lose.
+pub fn check_unchanged<'b>(files: impl IntoIterator<Item = (PathBuf, &'b [u8])>) -> Result<()> {
+    const MAX_NAMES: usize = 10;
+    let differs = |(path, bytes): &(PathBuf, &[u8])| fs::read(path).is_ok_and(|found| found != *bytes);
+    let changed: Vec<_> = files.into_iter().filter(differs).collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> =
+        changed.iter().take(MAX_NAMES).map(|(path, _)| format!("'{}'", path.display())).collect();
+    let more = match changed.len().saturating_sub(MAX_NAMES) {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    let message = format!("files that exist have other contents: {}{more}", names.join(", "));
+    Err(Error::new(StatusCode::AlreadyExists, message))
+}
+
 /// Writes files to a directory. What was there before stays.
 fn write(files: &[DumpedFile], to: &Path) -> Result<()> {
     let writing = |error| Error::io(format!("writing to '{}'", to.display()), &error);
@@ -228,6 +257,18 @@ fn write(files: &[DumpedFile], to: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_with_other_contents_are_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |number: usize| directory.path().join(format!("{number:02}.mlir"));
+        check_unchanged([(file(0), &b"new"[..])]).unwrap();
+        (0..12).for_each(|number| fs::write(file(number), "text").unwrap());
+        check_unchanged((0..12).map(|number| (file(number), &b"text"[..]))).unwrap();
+        let error = check_unchanged((0..12).map(|number| (file(number), &b"edited"[..]))).unwrap_err();
+        assert_eq!(error.code(), StatusCode::AlreadyExists);
+        assert!(error.message().ends_with("09.mlir' and 2 more"), "{error}");
+    }
 
     #[test]
     fn dumped_files_are_the_same_from_the_cache() {

@@ -1,5 +1,7 @@
 //! Short names of what programs are compiled for.
 
+use std::ffi::OsString;
+
 use rehal_base::{Error, Result, nearest};
 use rehal_hal::CompilerTarget;
 
@@ -37,6 +39,25 @@ pub fn target_flags(text: &str) -> Result<Vec<String>> {
     Ok(flags_of(target, chip))
 }
 
+/// Fails if these flags of the compiler name a target that needs a processor, and no processor.
+pub(super) fn check_chip(flags: &[OsString]) -> Result<()> {
+    let value_of = |name: &str| {
+        let of = |it: &OsString| {
+            it.to_str()?.replace('_', "-").strip_prefix(name)?.strip_prefix('=').map(str::to_owned)
+        };
+        flags.iter().rev().find_map(of)
+    };
+    let device = value_of("--iree-hal-target-device");
+    let is_meant = |it: &CompilerTarget| device.as_deref() == Some(it.device) && !it.chips.is_empty();
+    let Some(target) = compiler_targets().into_iter().find(is_meant) else { return Ok(()) };
+    if value_of(target.chip_flag).is_some() {
+        return Ok(());
+    }
+    let (name, first) = (target.name, target.chips[0]);
+    Err(Error::invalid_argument(format!("programs for {name} need a processor"))
+        .advise(format!("name one, as in {name}:{first}: {}", target.chips.join(", "))))
+}
+
 /// The flags for a target and one of its processors.
 pub(super) fn flags_of(target: &CompilerTarget, chip: Option<&str>) -> Vec<String> {
     let mut flags = vec![format!("--iree-hal-target-device={}", target.device)];
@@ -49,7 +70,24 @@ pub(super) fn flags_of(target: &CompilerTarget, chip: Option<&str>) -> Vec<Strin
 
 #[cfg(test)]
 mod tests {
-    use super::target_flags;
+    use super::{check_chip, target_flags};
+
+    #[test]
+    fn a_target_without_a_default_processor_needs_one() {
+        let check = |flags: &[&str]| check_chip(&flags.iter().map(Into::into).collect::<Vec<_>>());
+        let flags = |target| target_flags(target).unwrap();
+        let given = |target| check(&flags(target).iter().map(String::as_str).collect::<Vec<_>>());
+        let error = given("hip").unwrap_err().report();
+        assert!(
+            error.contains("programs for hip need a processor\n  try: name one, as in hip:gfx908: "),
+            "{error}"
+        );
+        assert!(error.contains(", gfx942, ") && error.contains(", mi300x, "), "{error}");
+        for target in ["hip:gfx942", "cpu", "cuda", "vulkan"] {
+            given(target).unwrap();
+        }
+        check(&["--iree-hal-target-device=hip", "--iree_rocm_target=gfx90a"]).unwrap();
+    }
 
     #[test]
     fn targets_are_short_for_flags() {
