@@ -145,9 +145,8 @@ impl RecordedSubject {
     /// with the error given there.
     fn judge(self, test: &str) -> Result<(), Failed> {
         let fails_later = match self.base {
-            Base::Sync | Base::Discrete => &[][..],
+            Base::Sync | Base::Discrete | Base::Vulkan => &[][..],
             Base::Task => FAILS_ON_WORKERS,
-            Base::Vulkan => FAILS_ON_VULKAN,
         };
         let mut all = fails_later.iter().chain(NOT_REPLAYABLE);
         let declared = all.find(|(pattern, _)| glob::matches(pattern, test));
@@ -249,35 +248,13 @@ const NOT_REPLAYABLE: &[(&str, Option<&str>)] = &[
     ("dispatch/vmvx-bytecode-fb/*/selected_workgroups", Some("is in no read of the replay")),
 ];
 
-/// The same for work that fails on a worker, after the call that submits it: its record has the status of the
-/// call, as in the reference's captures, and the replay fails as the program did.
+/// The same for kernels that fail on a worker, after the call that submits them: the record has the status of
+/// the call, as in the reference's captures, and the replay fails as the program did.
 const FAILS_ON_WORKERS: &[(&str, Option<&str>)] = &[
     ("native/*-elf-x86_64/*/failing_kernel", KERNEL_FAILS),
     ("native/*-elf-x86_64/*/nothing_runs_after_a_failure", KERNEL_FAILS),
-    ("dispatch/*/slots/binding_outside_is_refused", BEYOND_A_BINDING),
-    ("dispatch/*/count_from_buffer/wrong_buffers_are_refused", Some("exceed a buffer of")),
-    ("fill/slots/ranges_outside_are_refused", BEYOND_A_BINDING),
-    ("update/slots/ranges_outside_are_refused", BEYOND_A_BINDING),
-    ("copy/slots/ranges_outside_are_refused", BEYOND_A_BINDING),
-    ("bindings/range_beyond_the_entry_fails", BEYOND_A_BINDING),
-    ("bindings/empty_entry_that_is_used_fails", Some("the binding table has no buffer in slot")),
-    PAYLOAD_DECREASES,
-    ("transient/commands_after_dealloca_fail", AFTER_DEALLOCA),
-    ("transient/use_after_dealloca_fails", AFTER_DEALLOCA),
-    ("queue/dealloca/*fail*", None),
-    ("queue/dealloca/*", AFTER_DEALLOCA),
-    ("fill/*/unaligned_ranges_are_refused", Some("is not aligned to its pattern")),
-    ("update/*/wrong_lengths_are_refused", Some("an update of")),
-    ("copy/*/different_lengths_are_refused", Some("copy lengths differ")),
 ];
 
-/// The same for Vulkan.
-const FAILS_ON_VULKAN: &[(&str, Option<&str>)] = &[PAYLOAD_DECREASES];
-
-const PAYLOAD_DECREASES: (&str, Option<&str>) =
-    ("ordering/a_queue_never_moves_a_timeline_back", Some("payload of semaphore 3 must increase"));
-const AFTER_DEALLOCA: Option<&str> = Some("the buffer is used after its dealloca");
-const BEYOND_A_BINDING: Option<&str> = Some("exceed a binding of");
 const KERNEL_FAILS: Option<&str> = Some("function 'fails' failed in workgroup");
 
 fn main() -> ExitCode {

@@ -128,20 +128,6 @@ impl GroupSubject for Subject {
     }
 }
 
-/// The statuses of work that fails in a test after its call: the replay fails as the program did. What fails
-/// in its call is skipped.
-fn late_failures(test: &str, kinds: [Kind; 2]) -> &'static [StatusCode] {
-    let shares_nothing = kinds == [Kind::Separate, Kind::Incoherent];
-    match test {
-        "buffers/are_shared" | "buffers/of_queues" if shares_nothing => &[StatusCode::Unimplemented],
-        // Hidden memory, and a use after the dealloca.
-        "buffers/hidden_are_refused_or_shared" | "buffers/of_queues" if kinds.contains(&Kind::Task) => {
-            &[StatusCode::InvalidArgument, StatusCode::FailedPrecondition]
-        }
-        _ => &[],
-    }
-}
-
 /// Runs a test; if it is recorded, replays the capture, which must read what the test read.
 fn run(test: &GroupTest, kinds: [Kind; 2], is_recorded: bool) -> Result<(), Failed> {
     let memory = Memory::default();
@@ -153,12 +139,8 @@ fn run(test: &GroupTest, kinds: [Kind; 2], is_recorded: bool) -> Result<(), Fail
     recorder.close().map_err(failed)?;
     let bytes = memory.bytes();
     let saw = subject.saw.into_inner().unwrap();
-    let failures = late_failures(test.name(), kinds);
     for order in [ReplayOrder::Serialized, ReplayOrder::Captured] {
-        let mut replayed = match reads_of(&bytes, kinds, order) {
-            Err(error) if failures.contains(&error.code()) => continue,
-            outcome => outcome.map_err(failed)?,
-        };
+        let mut replayed = reads_of(&bytes, kinds, order).map_err(failed)?;
         for bytes in &saw {
             let at = replayed.iter().position(|read| read == bytes);
             replayed

@@ -8,9 +8,11 @@ use super::stream::{Stream, status_of};
 /// A submission that is recorded and issued. Its record gets the status of the call, and on a device whose
 /// calls execute the work also a failure that a signal reports later, so that a replay skips it.
 ///
-/// On other devices, as in the reference's captures, the call says nothing of the work, which then fails in a
-/// replay as well. But that the host fails a semaphore, and what host calls do, is not in a capture: once a
-/// program does either, later failures are recorded there, too.
+/// On other devices, where the call says nothing of the work, it also gets the failure of work that is not
+/// valid, such as a fill of a buffer whose memory was returned, and of what waits for that: a plan refuses
+/// it. What a kernel returns, or does to the device, fails in a replay as well, as in the reference's
+/// captures. But that the host fails a semaphore, and what host calls do, is not in a capture: once a program
+/// does either, all later failures are recorded.
 pub(super) struct Outcome<'a> {
     stream: &'a Arc<Stream>,
     /// The offset of its record; `None` once the capture is closed.
@@ -71,9 +73,21 @@ impl<'a> Outcome<'a> {
 
 /// Sets the status of a submission whose signal has reported a failure.
 fn failed_later<T>(stream: &Stream, offset: u64, is_synchronous: bool, outcome: &Result<T>) {
-    if outcome.is_err() && (is_synchronous || stream.has_host_part()) {
-        stream.with_log(|log| log.set_status(offset, status_of(outcome)));
+    let Err(error) = outcome else { return };
+    if is_synchronous || stream.has_host_part() || is_invalid(error.code()) {
+        stream.with_log(|log| log.set_status(offset, error.code() as u32));
     }
+}
+
+/// Whether a failure is that of an operation which is not valid, and not that of a kernel or a device.
+fn is_invalid(code: StatusCode) -> bool {
+    use StatusCode::{
+        FailedPrecondition, InvalidArgument, NotFound, OutOfRange, PermissionDenied, Unimplemented,
+    };
+    matches!(
+        code,
+        FailedPrecondition | InvalidArgument | NotFound | OutOfRange | PermissionDenied | Unimplemented
+    )
 }
 
 /// On unwind, the panic may come from the work itself or from something its signals triggered.

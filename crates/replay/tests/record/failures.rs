@@ -105,8 +105,9 @@ fn later_failure(options: RecordOptions) {
     replay(&capture, &mut Reads::default()).unwrap();
 }
 
+/// With its waiter, whose wait no record signals otherwise.
 #[test]
-fn work_that_fails_on_a_worker_fails_in_a_replay_too() {
+fn work_that_is_not_valid_on_a_worker_has_its_status() {
     [RecordOptions::default(), watched()].into_iter().for_each(failure_on_a_worker);
 }
 
@@ -121,9 +122,33 @@ fn failure_on_a_worker(options: RecordOptions) {
     assert_eq!(waited.wait(1, None).unwrap_err().code(), StatusCode::OutOfRange);
 
     let capture = program.capture();
-    assert_eq!(statuses(&capture), [(Code::DEVICE_QUEUE_EXECUTE, 0); 2]);
-    let error = replay(&capture, &mut Reads::default()).unwrap_err();
-    assert_eq!(error.code(), StatusCode::OutOfRange, "{}", error.report());
+    assert_eq!(statuses(&capture), [(Code::DEVICE_QUEUE_EXECUTE, OUT_OF_RANGE); 2]);
+    replay(&capture, &mut Reads::default()).unwrap();
+}
+
+/// A fill of a buffer whose memory was returned: a plan refuses the capture unless its record has failed.
+#[test]
+fn a_fill_after_a_dealloca_on_a_worker_has_its_status() {
+    let program = Program::on(vec![local_task()], RecordOptions::default());
+    let kept = program.buffer(&[1; 4]);
+    let [made, returned, filled, fine] = std::array::from_fn(|_| program.semaphore());
+    let queue = program.device().queue(QUEUE_AFFINITY_ANY);
+    let buffer = queue.signal(&[made.at(1)]).alloca(*kept.params(), 4, 0).unwrap();
+    queue.wait(&[made.at(1)]).signal(&[returned.at(1)]).dealloca(&buffer, 0).unwrap();
+    queue.wait(&[returned.at(1)]).signal(&[filled.at(1)]).fill(&buffer, &[2], 0).unwrap();
+    queue.signal(&[fine.at(1)]).fill(&kept, &[4], 0).unwrap();
+    let error = filled.wait(1, None).unwrap_err();
+    assert_eq!(error.code(), StatusCode::FailedPrecondition, "{}", error.report());
+    fine.wait(1, None).unwrap();
+    let mut bytes = [0; 4];
+    kept.read(0, &mut bytes).unwrap();
+    let capture = program.capture();
+    let fills: Vec<_> = statuses(&capture).into_iter().filter(|it| it.0 == Code::DEVICE_QUEUE_FILL).collect();
+    let failed = StatusCode::FailedPrecondition as u32;
+    assert_eq!(fills, [(Code::DEVICE_QUEUE_FILL, failed), (Code::DEVICE_QUEUE_FILL, 0)]);
+    let mut reads = Reads::default();
+    replay(&capture, &mut reads).unwrap();
+    assert_eq!(reads.0, [[4; 4]]);
 }
 
 #[test]
