@@ -254,12 +254,16 @@ def test_errors_speak_of_arguments() -> None:
         ("--help=all describes --seed", "help() describes seed"),
         ("rehal run FILE replays it", "rehal.replay(FILE) replays it"),
         ("rehal run-module --module=FILE runs it", "rehal.run(module='FILE') runs it"),
+        ("pass it with --parameters=model=FILE", "pass it with parameters={'model': 'FILE'}"),
+        ("--check=crash or --check='COMMAND {}'", "check='crash' or check='COMMAND {}'"),
         # Commands of the shell stay.
         ("rehal compile --target=cpu A.mlir", "rehal compile --target=cpu A.mlir"),
         ("iree-compile --iree-hal-target-device=local", "iree-compile --iree-hal-target-device=local"),
     ]:
         assert in_python(text) == expected
     assert in_python("--with is missing", "compare") == "candidate is missing"
+    assert in_python("--with is missing", "benchmark") == "with_ is missing"
+    assert in_python("--executable=A=B", "substitute") == "executables={'A': 'B'}"
     with pytest.raises(rehal.Error) as wrong:
         rehal.kernels(MLP, repetitions=-1)
     assert "--" not in str(wrong.value) and "repetitions" in str(wrong.value)

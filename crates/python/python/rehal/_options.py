@@ -27,7 +27,13 @@ _ARGUMENTS = {
 }
 
 #: The flags that functions set from arguments of their own.
-_OWN = {"device", "recover", "function", "output", "check", "space", "replay_order", "module", "with"}
+_OWN = {
+    *("check", "device", "executable", "function", "input", "module", "output", "parameters", "recover"),
+    *("replay_order", "space", "with"),
+}
+
+#: The arguments that are mappings, of flags whose values are pairs.
+_MAPPINGS = {"executables", "parameters"}
 
 #: The types of options as help shows them.
 _TYPES = (("_Path", "str | PathLike"), ("_Text", "str | float"), ("_Integer", "int"))
@@ -88,7 +94,7 @@ def _names() -> set[str]:
 
 
 #: A flag with its value, which ends before the punctuation of a sentence.
-_FLAG = r"--([a-z][a-z0-9_]*)(?:=((?:[^\s,;)]*[^\s,;.:)])?))?"
+_FLAG = r"--([a-z][a-z0-9_]*)(?:=('[^']*'|(?:[^\s,;)]*[^\s,;.:)])?))?"
 
 #: A command of the tool, with flags and operands in capitals.
 _COMMAND = re.compile(rf"\brehal ([a-z]+(?:-[a-z]+)?)((?: {_FLAG}| [A-Z][A-Z_]*(?:\.[a-z]+)?)*)(?![\w-])")
@@ -117,12 +123,20 @@ def in_python(text: str, verb: str = "") -> str:
             return found[0]
         if value is not None:
             return _argument(name, value, verb)
-        return _ARGUMENTS.get(verb, {}).get(name, name)
+        return _name(name, verb)
 
-    return re.sub(_FLAG, flag, _COMMAND.sub(command, text)).replace("\0", "--")
+    text = re.sub(_FLAG, flag, _COMMAND.sub(command, text)).replace("\0", "--")
+    return text.replace("omit the flag", "omit it")
+
+
+def _name(name: str, verb: str) -> str:
+    name = _ARGUMENTS.get(verb, {}).get(name, name)
+    return f"{name}_" if name in ("with", "from", "in") else name
 
 
 def _argument(name: str, value: str, verb: str) -> str:
-    name = _ARGUMENTS.get(verb, {}).get(name, name)
-    name = f"{name}_" if name in ("with", "from", "in") else name
+    name, value = _name(name, verb), value.strip("'")
+    if name in _MAPPINGS and "=" in value:
+        key, _, value = value.partition("=")
+        return f"{name}={{{key!r}: {value!r}}}"
     return f"{name}={value!r}" if value else f"{name}=True"
