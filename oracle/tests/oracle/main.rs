@@ -10,6 +10,7 @@ mod commands;
 mod compiling;
 mod devices;
 mod dumps;
+mod dynamic;
 mod e2e;
 mod failing_work;
 mod files;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
     benchmarks::add(&mut trials);
     compiling::add(&mut trials);
     devices::add(&mut trials);
+    dynamic::add(&mut trials);
     failing_work::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);

@@ -21,6 +21,9 @@ const ACCEPTED: [(&str, &str, &str, bool); 5] = [
     ),
 ];
 
+/// States that the compiled replacements need the workgroups of what they replace.
+const SAME: &str = "--workgroup_count=same";
+
 /// Modules whose executables are replaced, the replacements, and the sum of both tools.
 const REWRITTEN: [(&str, &[&str], &str); 6] = [
     // One of the two functions of a linked executable.
@@ -94,6 +97,8 @@ fn accepted(name: &str, substitution: &str, known: bool) -> Outcome {
         let theirs = oracle::tool::run(&pair.theirs, &arguments, &capture.directory)?;
         ensure(theirs.succeeded(), || format!("the reference rejects it: {}", theirs.summary()))?;
     }
+    // The reference does not ask how many workgroups the replacement needs.
+    let arguments = arguments.into_iter().chain([SAME.to_owned()]).collect();
     let (ours, reads) = run_with_reads(&pair, &capture, arguments)?;
     ensure(ours.succeeded(), || format!("ours ends with {}", ours.summary()))?;
     // (1 2 3 4 + 10 20 30 40) * 100 is the result of add4_swapped on the captured inputs.
@@ -115,7 +120,7 @@ fn rewritten(module: &str, replacements: &[&str], wanted: &str) -> Outcome {
     let arguments: Vec<_> = ["substitute".to_owned(), input]
         .into_iter()
         .chain(replacements)
-        .chain(["-o".to_owned(), output.display().to_string()])
+        .chain([SAME.to_owned(), "-o".to_owned(), output.display().to_string()])
         .collect();
     let ended = oracle::tool::run(&rehal, &arguments, directory.path())?;
     ensure(ended.succeeded(), || format!("substitute ends with {}", ended.summary()))?;

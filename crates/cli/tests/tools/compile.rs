@@ -666,6 +666,8 @@ fn files_of_functions_do_not_replace_an_executable_of_a_module() {
 #[test]
 fn binaries_replace_executables_wherever_they_are_from() {
     let work = Work::new();
+    // Binaries do not say it.
+    let same = "--workgroup_count=same";
     let succeed = |words: &[&str]| {
         let ran = work.run(words);
         assert_eq!(ran.status, Some(0), "{words:?}: {}", ran.stderr);
@@ -697,15 +699,18 @@ fn binaries_replace_executables_wherever_they_are_from() {
         }
         for from in ["program", "module", "capture"] {
             let all = format!("--executable_substitution=all={from}");
-            let ran = succeed(&[&program[..], &[&all]].concat());
+            let ran = work.run(&[&program[..], &[&all]].concat());
+            let is_refused = ran.stderr.contains("its workgroup count is not known");
+            assert!(ran.status == Some(1) && is_refused, "{linked} {from}: {}", ran.stderr);
+            let ran = succeed(&[&program[..], &[&all, same]].concat());
             assert!(ran.stdout.contains("[9 9 9 9 9 9 9 9]"), "{linked} {from}: {}", ran.stdout);
             let all = format!("--replay_executable_substitution=all={from}");
             let reads = ["rehal", "run", "--device=local-sync", "--replay_host_reads=-", "c.ireereplay"];
-            let ran = succeed(&[&reads[..], &[&all]].concat());
+            let ran = succeed(&[&reads[..], &[&all, same]].concat());
             let captured = succeed(&reads);
             assert_ne!(ran.stdout, captured.stdout, "{linked} {from}");
             let all = format!("--executable=all={from}");
-            succeed(&["rehal", "substitute", "p.vmfb", &all, "-o", "new.vmfb"]);
+            succeed(&["rehal", "substitute", "p.vmfb", &all, same, "-o", "new.vmfb"]);
             let ran = succeed(&[&call[..], &["--module=new.vmfb"]].concat());
             assert!(ran.stdout.contains("[9 9 9 9 9 9 9 9]"), "{linked} {from}: {}", ran.stdout);
             fs::remove_dir_all(work.path(from)).unwrap();
@@ -714,7 +719,8 @@ fn binaries_replace_executables_wherever_they_are_from() {
     // Of a program with an executable for each dispatch, in one that has both functions in one executable.
     succeed(&["rehal", "executables", "o.vmfb", "--binaries_to=single"]);
     work.compile(&[]);
-    let ran = succeed(&[&call[..], &["--module=p.vmfb", "--executable_substitution=all=single"]].concat());
+    let ran =
+        succeed(&[&call[..], &["--module=p.vmfb", "--executable_substitution=all=single", same]].concat());
     assert!(ran.stdout.contains("[9 9 9 9 9 9 9 9]"), "{}", ran.stdout);
     let of_double = names(&work.path("single")).into_iter().find(|it| it.contains(DOUBLE)).unwrap();
     let program = [&call[..], &["--module=p.vmfb"]].concat();

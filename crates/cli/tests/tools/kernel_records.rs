@@ -540,6 +540,7 @@ fn tools() -> Vec<(&'static str, Vec<String>)> {
     let path = capture("add4.add.local-sync");
     let added = "--function=add_dispatch_0_elementwise_4_f32";
     let swapped = format!("--with={}", fixture("modules/add4_swapped.elf"));
+    let same = "--workgroup_count=same";
     let executable = format!("--executable_file={}", fixture("cts/affine.embedded.elf"));
     let affine = [
         "--device=local-sync",
@@ -562,7 +563,7 @@ fn tools() -> Vec<(&'static str, Vec<String>)> {
         ("rehal kernels", words(&["--device=local-sync", &path])),
         ("rehal verify", words(&["--device=local-sync", "--other_device=local-sync", &path])),
         ("rehal slice", words(&["--device=local-sync", "--function=*", "-o", "/dev/null", &path])),
-        ("rehal compare", words(&["--device=local-sync", added, &swapped, "--max_time=1s", &path])),
+        ("rehal compare", words(&["--device=local-sync", added, &swapped, same, "--max_time=1s", &path])),
         ("rehal kernel stub", words(&["--device=local-sync", added, "-o", "-", &path])),
         ("rehal redact", words(&["--device=local-sync", "-o", "/dev/null", &path])),
     ]
@@ -810,7 +811,7 @@ fn a_substitute_is_recorded_as_the_code_that_runs() {
     let directory = scratch.path("kernels");
     let other = fixture("modules/add4_swapped.elf");
     let substitution = format!("--replay_executable_substitution=all={other}");
-    record(&[&substitution], &capture("add4.add.local-sync"), &directory);
+    record(&[&substitution, "--workgroup_count=same"], &capture("add4.add.local-sync"), &directory);
     let path = only(&directory);
     let image = directory.join(read(&path)["Files"]["Image"].as_str().unwrap());
     assert!(std::fs::read(image).unwrap() == std::fs::read(&other).unwrap());

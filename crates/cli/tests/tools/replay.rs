@@ -58,6 +58,8 @@ fn host_reads_are_written_to_a_file_and_limited_in_size() {
 fn executables_are_substituted_by_id_by_name_and_all_at_once() {
     let (elf, library) = (fixture("modules/add4_swapped.elf"), fixture("modules/add4_swapped.syslib.so"));
     let path = capture("add4.add.local-sync");
+    // Compiled code does not say it.
+    let same = "--workgroup_count=same";
     for selector in [
         format!("4={elf}"),
         format!("4@embedded-elf-x86_64={elf}"),
@@ -69,7 +71,13 @@ fn executables_are_substituted_by_id_by_name_and_all_at_once() {
         format!("all@system-elf-x86_64={library}"),
     ] {
         let flag = format!("--replay_executable_substitution={selector}");
-        assert_eq!(result(&[&flag, &path]), [1100.0, 2200.0, 3300.0, 4400.0], "{selector}");
+        assert_eq!(result(&[&flag, same, &path]), [1100.0, 2200.0, 3300.0, 4400.0], "{selector}");
+        let error = run(&["iree-run-replay", &flag, &path]).stderr;
+        assert!(
+            error.contains("its workgroup count is not known")
+                && error.contains("--workgroup_count=FUNCTION"),
+            "{error}"
+        );
     }
     // Another function of the same file stays.
     let flag = format!("--replay_executable_substitution=mul_dispatch_0_elementwise_4_f32={elf}");

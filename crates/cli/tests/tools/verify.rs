@@ -550,10 +550,14 @@ fn flags_of_the_other_device_have_an_effect() {
 fn differences_beyond_the_first_are_counted() {
     let path = capture("bench.add4.200.local-sync");
     let other = format!("--replay_executable_substitution=all={}", fixture("modules/add4_swapped.elf"));
-    let ran = run(&verify(&[&other, "--keep_going"], &path));
+    let same = "--workgroup_count=same";
+    let ran = run(&verify(&[&other], &path));
+    assert!(ran.stderr.contains("cannot tell: its workgroup count is not known: "), "{ran:?}");
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""));
+    let ran = run(&verify(&[&other, same, "--keep_going"], &path));
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.stdout.ends_with("\n... and 100 more differences\n"), "{}", ran.stdout);
-    let ran = run(&verify(&[&other, "--keep_going", "--format=json"], &path));
+    let ran = run(&verify(&[&other, same, "--keep_going", "--format=json"], &path));
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     let shown = report["differences"].as_array().unwrap().len();
     assert_eq!((shown, &report["omitted_differences"]), (100, &100.into()));

@@ -80,6 +80,7 @@ fn arguments(with: &Path) -> Result<Vec<String>, Failed> {
     Ok(vec![
         "--device=vulkan".to_owned(),
         format!("--replay_executable_substitution=4={}", with.display()),
+        "--workgroup_count=same".to_owned(),
         find("add4.add")?.path.display().to_string(),
     ])
 }

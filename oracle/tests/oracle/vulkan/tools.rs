@@ -202,8 +202,8 @@ fn finds_fault() -> Outcome {
     let substitution = format!("--replay_executable_substitution=4={}", path(&fixture(SWAPPED)));
     let against = format!("--against={ledger}");
     for words in [
-        &["verify", "--device=vulkan", &substitution, &capture][..],
-        &["verify", "--device=vulkan", &substitution, &against, &capture],
+        &["verify", "--device=vulkan", &substitution, SAME, &capture][..],
+        &["verify", "--device=vulkan", &substitution, SAME, &against, &capture],
     ] {
         let ended = rehal(words)?;
         let said = stdout(&ended);
@@ -212,6 +212,9 @@ fn finds_fault() -> Outcome {
     }
     Ok(())
 }
+
+/// States that it needs the workgroups of what it replaces.
+const SAME: &str = "--workgroup_count=same";
 
 /// A kernel for `add4.add` that multiplies the sum by 100.
 const SWAPPED: &str = "vulkan/executables/add4_swapped.0.spv";
@@ -262,7 +265,8 @@ fn against_another() -> Outcome {
     let cpu = |name: &str| format!("captures/{name}.local-sync.ireereplay");
     let devices = ["vulkan", "local-sync"];
     let substitution = format!("--replay_executable_substitution=add_dispatch_0_elementwise_4_f32={SWAPPED}");
-    let wrong = verify_captures(&[&substitution, &path(&find("add4.add")?.path)], devices, &cpu("add4.add"))?;
+    let add = path(&find("add4.add")?.path);
+    let wrong = verify_captures(&[&substitution, SAME, &add], devices, &cpu("add4.add"))?;
     let said = stdout(&wrong);
     ensure(wrong.code == Some(2) && said.contains("[0] expected 11.0, got 1100.0"), || said)?;
     let mlp = path(&find("mlp.mlp")?.path);
@@ -352,6 +356,7 @@ fn compares(name: &str, with: &str, status: i32, verdict: &str) -> Outcome {
         "--device=vulkan",
         &format!("--function={function}"),
         &format!("--with={file}"),
+        SAME,
         "--max_time=10s",
         "--precision=10%",
         &path(&capture.path),
@@ -370,7 +375,7 @@ fn compares_a_directory() -> Outcome {
         fs::copy(fixture(from), scratch.path().join(name))?;
     }
     let (function, with) = (format!("--function={ADD}"), format!("--with={}", scratch.path().display()));
-    let ended = rehal(&["compare", "--device=vulkan", &function, &with, &path(&capture.path)])?;
+    let ended = rehal(&["compare", "--device=vulkan", &function, &with, SAME, &path(&capture.path)])?;
     let said = stdout(&ended);
     let is_named = ["a.spv", "b.vk1"].iter().all(|name| said.contains(name));
     ensure(ended.code == Some(2) && is_named, || format!("{}\n{said}", ended.summary()))
