@@ -66,6 +66,9 @@ pub fn add(trials: &mut Vec<Trial>) {
     for name in MODELS.into_iter().filter(|_| corpus().is_some()) {
         trials.push(Trial::test(format!("substitution::models::{name}"), move || own_code(name)));
     }
+    if corpus().is_some() {
+        trials.push(Trial::test("substitution::models::tuned", tuned_model));
+    }
     for (name, capture, substitution) in REFUSED {
         trials.push(Trial::test(format!("substitution::refused::{name}"), move || {
             refused(capture, substitution)
@@ -175,6 +178,70 @@ fn own_code(name: &str) -> Outcome {
         run(&rehal, &["substitute".into(), module.clone(), replaced, "-o".into(), at("new.vmfb")])?;
         let new = [results(&pair.ours, &at("new.vmfb"))?, results(&pair.theirs, &at("new.vmfb"))?];
         ensure(new == own, || format!("'{function}' of another segment computes something else"))?;
+    }
+    Ok(())
+}
+
+/// The convolution that takes most of the time of a model, in the order of operations of the compiler's code.
+const CONVOLUTION: &str = "
+  const float *x = binding_0 + 3072 / 4, *w = binding_1 + 0x12c80 / 4;
+  float *out = binding_2 + 0x80c00 / 4;
+  const uint64_t blocks = (uint64_t)dispatch->workgroup_count_x * dispatch->workgroup_count_y;
+  for (uint64_t b = workgroup->id_y * (uint64_t)dispatch->workgroup_count_x + workgroup->id_x; b < 64; b += blocks)
+    for (int at = 0; at < 508; at += WIDTH) {
+      const int first = at + WIDTH <= 508 ? at : 508 - WIDTH;
+      float sums[8][WIDTH] = {{0}};
+      for (int i = 0; i < 256; ++i)
+        for (int k = 0; k < 5; ++k)
+          for (int o = 0; o < 8; ++o) {
+            const float factor = w[(b * 8 + o) * 1280 + i * 5 + k], *from = x + i * 512 + k + first;
+            for (int p = 0; p < WIDTH; ++p) sums[o][p] = __builtin_fmaf(from[p], factor, sums[o][p]);
+          }
+      for (int o = 0; o < 8; ++o)
+        for (int p = 0; p < WIDTH; ++p) out[(b * 8 + o) * 508 + first + p] = sums[o][p];
+    }
+  return 0;
+}
+";
+
+/// From a capture of a model to a faster kernel in it: the best of a search of C is a file that goes into the
+/// module, which the reference runs with the same outputs.
+fn tuned_model() -> Outcome {
+    const FUNCTION: &str = "tf2onnx$async_dispatch_5_conv_512x508x256x5_f32";
+    let pair = Pair::find("iree-run-module")?;
+    let rehal = pair.ours.with_file_name("rehal");
+    let directory = corpus().ok_or("no corpus")?.join("models/magika");
+    let scratch = tempfile::tempdir()?;
+    let at = |file: &str| scratch.path().join(file).display().to_string();
+    let run = |tool: &Path, arguments: &[&str]| -> Result<String, Failed> {
+        let arguments: Vec<_> = arguments.iter().map(|it| (*it).to_owned()).collect();
+        let ended = oracle::tool::run(tool, &arguments, scratch.path())?;
+        ensure(ended.succeeded(), || format!("{arguments:?} ends with {}", ended.summary()))?;
+        Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+    };
+    let module = directory.join("m.vmfb").display().to_string();
+    let input = format!("--input=@{}", directory.join("in0.npy").display());
+    let own =
+        [&format!("--module={module}"), "--device=local-sync", &input, "--device_replay_output=c.ireereplay"];
+    run(&pair.theirs, &own)?;
+    let function = format!("--function={FUNCTION}");
+    run(&rehal, &["kernel", "stub", &function, "c.ireereplay", "-o", "stub.c"])?;
+    let stub = std::fs::read_to_string(at("stub.c"))?;
+    let (start, rest) = stub.split_once("  // This workgroup's share").ok_or("another stub")?;
+    let (_, library) = rest.split_once("// ---- The library").ok_or("another stub")?;
+    std::fs::write(at("conv.c"), format!("{start}{CONVOLUTION}// ---- The library{library}"))?;
+    let space = "base = \"conv.c\"\n[[axis]]\nmacro = \"WIDTH\"\nvalues = [32]\n";
+    std::fs::write(at("space.toml"), space)?;
+    let tune =
+        ["tune", "--device=local-sync", &function, "--space=space.toml", "--best=best.c", "c.ireereplay"];
+    // Most of its time is saved, so that this is proved on any machine.
+    run(&rehal, &tune)?;
+    let replaced = format!("--executable={FUNCTION}=best.c");
+    run(&rehal, &["substitute", &module, &replaced, "-o", "new.vmfb"])?;
+    for tool in [&pair.theirs, &pair.ours] {
+        run(tool, &["--module=new.vmfb", "--device=local-task", &input, "--output=@o.npy"])?;
+        let same = std::fs::read(at("o.npy"))? == std::fs::read(directory.join("iree0.npy"))?;
+        ensure(same, || format!("{} computes something else", tool.display()))?;
     }
     Ok(())
 }

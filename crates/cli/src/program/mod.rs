@@ -50,7 +50,7 @@ pub(crate) fn function(program: &Program, name: Option<&str>) -> Result<Function
         [name] => program.function(name),
         [] => Err(Error::invalid_argument("the module exports no function").advise("name another module")),
         _ => Err(Error::invalid_argument(format!("the module exports {} functions", names.len()))
-            .advise(format!("name one with --function=, of: {}", names.join(", ")))),
+            .advise(format!("name one with --function=, of: {}", rehal_base::listed(names)))),
     }
 }
 

@@ -235,7 +235,8 @@ fn one<'f>(functions: &'f [Function], wanted: Option<&str>) -> Result<&'f Functi
                 Some(wanted) => format!("{} functions match '{}'", found.len(), escaped(wanted)),
                 None => format!("the executable has {} functions", found.len()),
             };
-            Err(Error::not_found(message).advise(format!("name one with --function: {}", names.join(", "))))
+            Err(Error::not_found(message)
+                .advise(format!("name one with --function: {}", rehal_base::listed(names))))
         }
     }
 }

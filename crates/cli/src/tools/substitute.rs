@@ -66,7 +66,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             .advise("name an executable and what replaces it: --executable=NAME=FILE"));
     }
     let output = OutputFile::from_flags(flags, "new.vmfb")?;
-    let module = ProgramModule::read(&ModuleSource::File(path.clone()), ModuleMode::Preload)?;
+    let module = ProgramModule::read(&ModuleSource::File(path.clone()), ModuleMode::Mmap)?;
     let compiler = SubstituteCompiler::from_flags(flags);
     let build = |resolved: &mut _| compiler.build_for_module(resolved);
     let (bytes, replaced) = substitute_executables(module.file(), &substitutions, &build)?;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
-use rehal_base::{Error, Remedy, Result};
+use rehal_base::{Error, Remedy, Result, listed};
 
 use super::abi::ImportFn;
 
@@ -91,7 +91,7 @@ pub(super) unsafe fn resolve_all(
         .map(|index| request.name(index).to_string_lossy().into_owned())
         .collect();
     if !missing.is_empty() {
-        let (count, names) = (missing.len(), missing.join(", "));
+        let (count, names) = (missing.len(), listed(missing));
         return Err(Error::not_found(format!("missing {count} required executable imports: [{names}]"))
             .advise(Remedy::LoadPlugin));
     }

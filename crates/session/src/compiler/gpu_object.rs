@@ -99,7 +99,7 @@ impl Compiler {
         let find = |function: &ExecutableFunction| {
             functions.iter().find(|it| it.name == function.name).ok_or_else(|| {
                 let names: Vec<_> = functions.iter().map(|it| format!("'{}'", it.name)).collect();
-                let has = if names.is_empty() { "none".into() } else { names.join(", ") };
+                let has = rehal_base::listed(&names);
                 let message = format!("'{path}' has no function '{}', but {has}", function.name);
                 Error::invalid_argument(message)
                     .advise("keep the names of the functions: the program calls them")

@@ -136,7 +136,7 @@ impl Program {
         let module = self.main_module();
         let function = self.0.context.function(&format!("{}.{name}", module.name())).map_err(|error| {
             let names: Vec<_> = module.runnable_functions().collect();
-            error.advise(format!("the module has: {}", names.join(", ")))
+            error.advise(format!("the module has: {}", rehal_base::listed(names)))
         })?;
         Ok(Function {
             function,

@@ -1,7 +1,10 @@
+use std::ffi::{c_int, c_void};
 use std::path::Path;
+use std::sync::Arc;
 
 use super::super::elf::Image;
 use super::super::library::{Library, LoadOptions};
+use super::super::{Dispatch, ImportProvider, ImportRequest, MemorySpan};
 use super::view::{MAX_ADDRESS, View};
 use super::*;
 
@@ -96,6 +99,102 @@ fn imports_are_found_by_their_names() {
     let words: Vec<_> = code.as_chunks::<4>().0.iter().map(|it| u32::from_le_bytes(*it)).collect();
     let call = words.iter().position(|it| it >> 26 == 0x25).unwrap();
     assert_eq!(0x1000 + call as u64 * 4 + u64::from(words[call] & 0x3FF_FFFF) * 4, 0x2000);
+}
+
+/// What each import adds, by its name.
+struct Adds;
+
+impl ImportProvider for Adds {
+    fn resolve(&self, request: &mut ImportRequest) -> rehal_base::Result<()> {
+        unsafe extern "C" fn add(params: *mut c_void, context: *mut c_void, _: *mut c_void) -> c_int {
+            // SAFETY: the library below passes an integer.
+            unsafe { *params.cast::<i32>() += context as i32 };
+            0
+        }
+        for index in 0..request.count() {
+            let amount = request.name(index).to_bytes()[0] - b'a' + 1;
+            request.set(index, add, amount as *mut c_void);
+        }
+        Ok(())
+    }
+}
+
+/// A library whose functions add what its imports add, in their order.
+fn with_imports(imports: &[&str], calls: &[usize]) -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let names = imports.iter().map(|it| format!("\"{it}\", ")).collect::<String>();
+    let function = |(index, import): (usize, &usize)| {
+        format!(
+            "static int f{index}(const environment_t *e, const dispatch_t *d, const workgroup_t *w) {{\n\
+             return e->thunk(e->imports[{import}], d->bindings[0], (void *)e->contexts[{import}], 0); }}\n"
+        )
+    };
+    let functions: String = calls.iter().enumerate().map(function).collect();
+    let each = |one: &dyn Fn(usize) -> String| (0..calls.len()).map(one).collect::<String>();
+    let text = format!(
+        "#include \"library.h\"\n{functions}\n\
+         static const header_t header = {{6, \"l\", 0, 0}};\n\
+         static const char *const symbols[] = {{{names}}};\n\
+         static const kernel_t functions[] = {{{}}};\n\
+         static const attributes_t attributes[] = {{{}}};\n\
+         static const char *const names[] = {{{}}};\n\
+         static const library_t library = {{.header = &header, .imports = {{{}, symbols}}, .exports = {{.count = {},\n\
+         .functions = functions, .attributes = attributes, .names = names}}}};\n\
+         EXPORTED const library_t *iree_hal_executable_library_query(uint32_t v, const environment_t *e) {{\n\
+         return &library; }}\n",
+        each(&|it| format!("f{it}, ")),
+        each(&|_| "{.binding_count = 1, .size_x = 1, .size_y = 1, .size_z = 1}, ".into()),
+        each(&|it| format!("\"f{it}\", ")),
+        imports.len(),
+        calls.len(),
+    );
+    let (source, library) = (directory.path().join("l.c"), directory.path().join("l.so"));
+    std::fs::write(&source, text).unwrap();
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cts");
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-O1", "-nostdlib", "-Wl,--hash-style=both", "-w", "-I"]).arg(include);
+    assert!(cc.arg("-o").arg(&library).arg(&source).status().unwrap().success());
+    std::fs::read(library).unwrap()
+}
+
+/// What the functions of a library add to 100.
+fn sums(library: &[u8]) -> Vec<i32> {
+    let providers: [Arc<dyn ImportProvider>; 1] = [Arc::new(Adds)];
+    let options = LoadOptions { providers: &providers, ..LoadOptions::default() };
+    // SAFETY: the library above.
+    let library = unsafe { Library::load("embedded-elf-x86_64", library, &options) }.unwrap();
+    let sum = |ordinal: usize| {
+        let mut value = 100;
+        let binding = MemorySpan { pointer: (&raw mut value).cast(), length_bytes: 4 };
+        let dispatch = Dispatch { bindings: &[binding], workgroup_size: [1; 3], ..Dispatch::default() };
+        // SAFETY: it writes to the one binding, which has 4 bytes.
+        unsafe { library.dispatch(ordinal as u32, dispatch) }.unwrap();
+        value
+    };
+    (0..library.function_count()).map(sum).collect()
+}
+
+/// Code finds its imports by their indices, which are others in the executable.
+#[test]
+fn functions_with_other_imports_call_the_right_ones() {
+    let own = with_imports(&["a", "c", "d"], &[0, 1, 2]);
+    assert_eq!(sums(&own), [101, 103, 104]);
+    // Of the same imports, of some, and of one more, which is the last.
+    for (imports, calls, wanted) in [
+        (&["a", "c", "d"][..], &[2, 1][..], [104, 103, 104]),
+        (&["c", "d"], &[1, 0], [104, 103, 104]),
+        (&["d"], &[0, 0], [104, 104, 104]),
+        (&["c", "z"], &[1, 0], [126, 103, 104]),
+        (&[], &[][..], [101, 103, 104]),
+    ] {
+        let replaced: &[(u32, u32)] = if calls.is_empty() { &[] } else { &[(0, 0), (1, 1)] };
+        let other = if calls.is_empty() { own.clone() } else { with_imports(imports, calls) };
+        let rewritten = replace(&own, &other, replaced).unwrap();
+        assert_eq!(sums(&rewritten), wanted, "{imports:?}");
+    }
+    // Plugins rely on the order of names.
+    let error = replace(&own, &with_imports(&["b"], &[0]), &[(0, 0)]).map(drop).unwrap_err();
+    assert!(error.message().contains("imports 'b', which the executable does not"), "{error}");
 }
 
 #[test]
