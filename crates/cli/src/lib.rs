@@ -24,6 +24,7 @@ pub mod flags;
 mod gtest;
 mod interrupts;
 mod kernel_recording;
+mod kernel_state;
 mod names;
 mod output;
 mod output_file;

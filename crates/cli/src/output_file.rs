@@ -5,19 +5,20 @@
 use std::cell::Cell;
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rehal_base::{Context, Error, HostMemory, Range, Result, StatusCode};
 use rehal_crash::{Removal, Stays, change};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, access};
 use tempfile::{Builder, NamedTempFile};
 
 use crate::files::{directory_of, links};
 use crate::flags::{Flag, Flags, written};
-use crate::interrupts;
 use crate::output::{self, Stdout, Stream};
+use crate::{interrupts, kernel_state};
 
 /// The flag that names the file.
 pub(crate) const OUTPUT: Flag<Option<PathBuf>> =
@@ -34,6 +35,8 @@ pub(crate) struct OutputFile {
     /// The flag that names it.
     flag: &'static str,
     path: PathBuf,
+    /// The same from the root: a kernel may change the working directory.
+    absolute: PathBuf,
     /// Whether the result follows what the file has.
     appends: bool,
 }
@@ -64,9 +67,14 @@ impl OutputFile {
     /// The file that another flag names; `-` is standard output. Fails if it cannot be written, before a tool
     /// works for it in vain.
     pub(crate) fn new(flag: &'static str, path: PathBuf) -> Result<Self> {
-        let this = Self { flag, path, appends: false };
+        let this = Self::at(flag, path);
         this.try_out().context(|| this.place())?;
         Ok(this)
+    }
+
+    fn at(flag: &'static str, path: PathBuf) -> Self {
+        let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        Self { flag, path, absolute, appends: false }
     }
 
     /// The same, with the result behind what the file has.
@@ -107,6 +115,7 @@ impl OutputFile {
     }
 
     fn open(&self) -> Result<Output> {
+        kernel_state::restore();
         let (sink, temporary) = match self.destination() {
             Destination::Stdout => (Target::Stdout(output::stdout_bytes()?), None),
             Destination::InPlace(path) => {
@@ -148,16 +157,17 @@ impl OutputFile {
         if self.is_stdout() {
             return Destination::Stdout;
         }
-        let existing = fs::metadata(&self.path);
-        let is_in_place = existing.as_ref().is_ok_and(|it| !it.is_file()) || descriptor(&self.path).is_some();
-        match output::printed_to(&self.path) {
+        let path = &self.absolute;
+        let existing = fs::metadata(path);
+        let is_in_place = existing.as_ref().is_ok_and(|it| !it.is_file()) || descriptor(path).is_some();
+        match output::printed_to(path) {
             Some(Stream::Stdout) => Destination::Stdout,
-            Some(Stream::Stderr) => Destination::InPlace(self.path.clone()),
-            None if is_in_place => Destination::InPlace(self.path.clone()),
+            Some(Stream::Stderr) => Destination::InPlace(path.clone()),
+            None if is_in_place => Destination::InPlace(path.clone()),
             // What a link names is replaced, not the link.
             None => Destination::Aside {
-                target: fs::canonicalize(&self.path)
-                    .unwrap_or_else(|_| links(&self.path).last().unwrap_or_else(|| self.path.clone())),
+                target: fs::canonicalize(path)
+                    .unwrap_or_else(|_| links(path).last().unwrap_or_else(|| path.clone())),
                 existing: existing.ok(),
             },
         }
@@ -303,48 +313,110 @@ impl Write for Sink {
     }
 }
 
-/// A temporary file that a signal or a crash of a kernel removes as well.
-struct Temporary {
-    /// `None` once it is persistent.
-    file: Option<NamedTempFile>,
-    removal: Option<Removal>,
+/// A file that is not complete. It has no name where the file system allows that, so that nothing remains of
+/// it however the process ends; otherwise it has one beside the file, which a signal or a crash of a kernel
+/// removes.
+enum Temporary {
+    Unnamed(File),
+    Named {
+        /// `None` once it is persistent.
+        file: Option<NamedTempFile>,
+        removal: Option<Removal>,
+    },
 }
 
 impl Temporary {
     /// Creates one in the directory of `target`, with the permissions of an existing file.
     fn beside(target: &Path, existing: Option<&Metadata>) -> Result<Self> {
         check_target(target, existing)?;
-        let permissions = existing.map_or(Permissions::from_mode(0o666), Metadata::permissions);
-        let mut builder = Builder::new();
-        builder.prefix(".rehal-").permissions(permissions);
+        let mode = existing.map_or(0o666, |it| it.permissions().mode());
         interrupts::handle();
+        match Self::unnamed(target, mode, existing.is_some()) {
+            Some(file) => Ok(Self::Unnamed(file)),
+            None => Self::named(target, Permissions::from_mode(mode)),
+        }
+    }
+
+    /// `None` if the file system has no files without a name, or they cannot get one.
+    fn unnamed(target: &Path, mode: u32, sets_mode: bool) -> Option<File> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::open(directory_of(target), flags, Mode::from_raw_mode(mode)).ok()?);
+        // Without the bits of the umask, which an existing file may have.
+        if sets_mode {
+            file.set_permissions(Permissions::from_mode(mode)).ok()?;
+        }
+        fs::metadata(name_of(&file)).ok()?;
+        Some(file)
+    }
+
+    fn named(target: &Path, permissions: Permissions) -> Result<Self> {
+        let mut builder = Builder::new();
+        builder.prefix(PREFIX).permissions(permissions);
         change(|| {
             let file = builder.tempfile_in(directory_of(target)).map_err(creating)?;
             let removal = Some(Removal::file(file.path(), Stays::Never));
-            Ok(Self { file: Some(file), removal })
+            Ok(Self::Named { file: Some(file), removal })
         })
     }
 
     fn file(&mut self) -> Result<&mut File> {
-        let file = self.file.as_mut().map(NamedTempFile::as_file_mut);
+        let file = match self {
+            Self::Unnamed(file) => Some(file),
+            Self::Named { file, .. } => file.as_mut().map(NamedTempFile::as_file_mut),
+        };
         file.ok_or_else(|| Error::new(StatusCode::Internal, "a temporary file is in its place"))
     }
 
     fn persist(mut self, target: &Path) -> Result<()> {
-        let Some(file) = self.file.take() else { return Ok(()) };
         // After a crash of the system, the name is that of the old file or of all of the new one.
-        file.as_file().sync_data().map_err(|error| writing(&error))?;
-        change(|| file.persist(target)).map(drop).map_err(|error| creating(error.error))
+        self.file()?.sync_data().map_err(|error| writing(&error))?;
+        match &mut self {
+            Self::Unnamed(file) => give_name(file, target).map_err(creating),
+            Self::Named { file, .. } => match file.take() {
+                Some(file) => {
+                    change(|| file.persist(target)).map(drop).map_err(|error| creating(error.error))
+                }
+                None => Ok(()),
+            },
+        }
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        change(|| {
-            drop(self.file.take());
-            self.removal = None;
-        });
+        if let Self::Named { file, removal } = self {
+            change(|| {
+                drop(file.take());
+                *removal = None;
+            });
+        }
     }
+}
+
+/// The start of the names of files that are not complete.
+const PREFIX: &str = ".rehal-";
+
+/// The name of a file that has none, for this process.
+fn name_of(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// Gives a file without a name that of `target`, whose file it replaces.
+fn give_name(file: &File, target: &Path) -> io::Result<()> {
+    let link = |to: &Path| rustix::fs::linkat(CWD, name_of(file), CWD, to, AtFlags::SYMLINK_FOLLOW);
+    match link(target) {
+        Err(rustix::io::Errno::EXIST) => {}
+        linked => return Ok(linked?),
+    }
+    // A link replaces nothing, and a name does; the file has one of its own in between.
+    let mut builder = Builder::new();
+    change(|| {
+        let named = builder.prefix(PREFIX).make_in(directory_of(target), |path| Ok(link(path)?))?;
+        let removal = Removal::file(named.path(), Stays::Never);
+        let persisted = named.persist(target).map_err(|error| error.error);
+        drop(removal);
+        persisted.map(drop)
+    })
 }
 
 fn creating(error: io::Error) -> Error {
@@ -360,7 +432,7 @@ mod tests {
     use super::*;
 
     fn output(path: &Path) -> OutputFile {
-        OutputFile { flag: "output", path: path.to_owned(), appends: false }
+        OutputFile::at("output", path.to_owned())
     }
 
     fn put(sink: &mut dyn Write, bytes: &[u8]) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
 use crate::report::{ErrorReports, Origin};
 use crate::table::table;
-use crate::{advice, files as named_files, interrupts, output, own_process, tools};
+use crate::{advice, files as named_files, interrupts, kernel_state, output, own_process, tools};
 
 /// The program whose verbs are the tools.
 const PROGRAM: &str = "rehal";
@@ -245,12 +245,14 @@ fn start_with(
     let run = || {
         if tool.runs_kernels {
             interrupts::handle();
+            kernel_state::note();
         }
         let capture = match &invocation.files[..] {
             [only] => Some(only.as_path()),
             _ => None,
         };
         let ran = (tool.run)(&invocation).map(|()| invocation.status.get());
+        kernel_state::restore();
         // Here, since this may be a copy of the process.
         ran.inspect_err(|error| errors.print(error, capture))
     };

@@ -35,6 +35,7 @@
 //! | `base/memory/spare.rs` | `SPARE` | freed blocks, to be used again |
 //! | `capi/fork.rs` | `PROCESS`, `CALLS`, `HAS_THREADS`, `DEPTH` | whether a child after fork may call |
 //! | `capi/handle.rs` | `GRAVES` | freed handles of debug builds, which stay allocated |
+//! | `cli/kernel_state.rs` | `STATE` | what kernels may not change of a tool's process |
 //! | `cli/interrupts.rs` | `FLAG`, `IS_HANDLED` | signals of a tool |
 //! | `cli/output/at_start.rs` | `WAS_CLOSED` | standard output before `main` |
 //! | `crash/background_writer.rs` | `WRITERS` | writers that a crash waits for |
@@ -108,6 +109,7 @@ pub use guard::{
     EXIT_STATUS, OptionNames, TIMEOUT_STATUS, TRUNCATED_STATUS, WRONG_MACHINE_STATUS, announce_exits,
     announce_signal, arm_thread, handles_faults, install, is_installed, name_options, status_of_signal,
 };
+pub use platform::ProcessState;
 pub use removal::{Removal, Stays, change, remove_all};
 pub use running::{Running, run};
 pub use text::Text;

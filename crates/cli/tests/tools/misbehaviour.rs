@@ -1,6 +1,7 @@
 //! What kernels do that they may not: write outside of their bindings, use more than their stack, never end,
 //! or end the process.
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
@@ -228,6 +229,34 @@ fn a_kernel_that_ends_its_process_by_a_signal_is_named() {
         for part in ["function 'add_dispatch_0_elementwise_4_f32'\n", "at: record #"] {
             assert!(ran.stderr.contains(part), "{number}: {part}: {ran:?}");
         }
+    }
+}
+
+/// What it changes of its process does not decide where and how output is written, and is said.
+#[test]
+fn a_kernel_that_changes_its_process_is_noticed() {
+    let kernel = Kernel::new(
+        "extern int chdir(const char *), umask(int), sigprocmask(int, const void *, void *); extern void *signal(int, void *);
+        static const unsigned long set[16] = {1UL << 12};
+        chdir(\"/\"); umask(0777); sigprocmask(0, set, (void *)0); signal(14, (void *)1);
+        unsigned short word = 0x0F7F; __asm__ volatile(\"fldcw %0; std\" :: \"m\"(word)); binding_2[i] = binding_0[i] + binding_1[i];",
+    );
+    for device in ["local-sync", "local-task"] {
+        let scratch = Scratch::new();
+        let mut tool = command("rehal");
+        tool.arg("run")
+            .args(kernel.words("run", device))
+            .arg("--replay_ledger=l.led")
+            .current_dir(scratch.path(""));
+        let ran = ran(tool.output().unwrap());
+        assert_eq!(ran.status, Some(0), "{device}: {ran:?}");
+        let ledger = std::fs::metadata(scratch.path("l.led")).unwrap();
+        assert_eq!(ledger.permissions().mode() & 0o700, 0o600, "{device}");
+        let warning =
+            "warning: a kernel has changed the working directory, the mask of the modes of files (umask)";
+        assert!(ran.stderr.contains(warning), "{device}: {ran:?}");
+        assert!(ran.stderr.contains("handlers of signals"), "{device}: {ran:?}");
+        assert!(device == "local-task" || ran.stderr.contains("signals that are blocked"), "{ran:?}");
     }
 }
 

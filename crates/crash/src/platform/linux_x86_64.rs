@@ -3,6 +3,7 @@
 mod c_stdio;
 mod fault;
 mod interrupt;
+mod process_state;
 mod shared;
 
 pub(crate) use c_stdio::{flush_after_crash, flush_c_streams};
@@ -11,4 +12,5 @@ pub(crate) use fault::{
     install_handlers, thread_name, write_stderr,
 };
 pub(crate) use interrupt::{interrupt_thread, thread_id};
+pub use process_state::ProcessState;
 pub(crate) use shared::shared_zeros;

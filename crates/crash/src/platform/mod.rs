@@ -7,10 +7,14 @@
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod linux_x86_64;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub use linux_x86_64::ProcessState;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use linux_x86_64::*;
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 mod unsupported;
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+pub use unsupported::ProcessState;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 pub(crate) use unsupported::*;
 

@@ -11,7 +11,7 @@ use super::abi::{self, DispatchState, WorkgroupState};
 use super::library::Library;
 use super::processor;
 use super::running::RunningKernel;
-use crate::platform::{FlushDenormals, KernelStack};
+use crate::platform::{KernelMode, KernelStack};
 
 /// A range of memory that a dispatch reads or writes.
 #[derive(Clone, Copy, Debug)]
@@ -268,7 +268,7 @@ impl Library {
         let count = [state.workgroup_count_x, state.workgroup_count_y, u32::from(state.workgroup_count_z)];
         while let Some(range) = next() {
             // Only around kernels: a fault in `next` is not the kernel's.
-            let _mode = flush_denormals.then(FlushDenormals::enter);
+            let _mode = KernelMode::enter(flush_denormals);
             let mut failed = None;
             rehal_crash::run(&kernel, || {
                 stack.run(|| {

@@ -137,10 +137,10 @@ pub(crate) fn processor_id() -> u32 {
     0
 }
 
-pub(crate) struct FlushDenormals;
+pub(crate) struct KernelMode;
 
-impl FlushDenormals {
-    pub(crate) fn enter() -> Self {
+impl KernelMode {
+    pub(crate) fn enter(_flushes: bool) -> Self {
         Self
     }
 }

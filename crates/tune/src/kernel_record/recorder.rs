@@ -89,7 +89,8 @@ impl KernelRecorder {
             let _ = fs::remove_dir(directory);
         }
         let lock = prepared?;
-        let directory = directory.to_path_buf();
+        // A kernel may change the working directory.
+        let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_path_buf());
         let (stems, recorded) = (HashSet::new(), HashSet::new());
         Ok(Self { directory, result, _lock: lock, options, stems, recorded, pending: None })
     }

@@ -67,35 +67,40 @@ pub(crate) fn processor_id() -> u32 {
     u32::try_from(id).unwrap_or(0)
 }
 
-/// While it lives, the thread's SSE unit flushes denormal inputs and results to zero, as the reference does
-/// for kernels; otherwise results differ in the last bits.
+/// While it lives, the floating-point units of the thread are as kernels find them. Then they are as before,
+/// whatever a kernel has changed of their control words.
 ///
-/// Only kernels may be called meanwhile: Rust's floating-point code assumes the default mode. The only
-/// exception is [`with_flushed_denormals`].
-pub(crate) struct FlushDenormals {
-    previous: u32,
-    /// The mode is per thread, so it is not `Send`.
+/// Denormal inputs and results of SSE are flushed to zero, as the reference does for kernels; otherwise
+/// results differ in the last bits. Only kernels may be called meanwhile: Rust's floating-point code assumes
+/// the default mode. The only exception is [`with_flushed_denormals`].
+pub(crate) struct KernelMode {
+    mxcsr: u32,
+    x87: u16,
+    /// The modes are per thread, so it is not `Send`.
     _not_send: PhantomData<*const ()>,
 }
 
 /// MXCSR: flush to zero (bit 15) and denormals are zero (bit 6).
 const FLUSH: u32 = 0x8040;
 
-impl FlushDenormals {
-    /// Sets the mode.
-    pub(crate) fn enter() -> Self {
-        let previous = load_mxcsr();
-        if previous & FLUSH != FLUSH {
-            store_mxcsr(previous | FLUSH);
+impl KernelMode {
+    /// Sets the mode; `flushes` says whether denormals are flushed.
+    #[inline]
+    pub(crate) fn enter(flushes: bool) -> Self {
+        let (mxcsr, x87) = (load_mxcsr(), load_x87());
+        if flushes && mxcsr & FLUSH != FLUSH {
+            store_mxcsr(mxcsr | FLUSH);
         }
-        Self { previous, _not_send: PhantomData }
+        Self { mxcsr, x87, _not_send: PhantomData }
     }
 }
 
-impl Drop for FlushDenormals {
+impl Drop for KernelMode {
+    #[inline]
     fn drop(&mut self) {
-        if self.previous & FLUSH != FLUSH {
-            store_mxcsr(self.previous);
+        store_mxcsr(self.mxcsr);
+        if load_x87() != self.x87 {
+            store_x87(self.x87);
         }
     }
 }
@@ -107,7 +112,7 @@ impl Drop for FlushDenormals {
 /// as in the reference. `work` is opaque here, so none of it can be moved out of the region where the mode is
 /// set. Only floating-point results depend on the mode, and memory safety depends on none of them.
 pub(crate) fn with_flushed_denormals(work: &mut dyn FnMut()) {
-    let _mode = FlushDenormals::enter();
+    let _mode = KernelMode::enter(true);
     black_box(work)();
 }
 
@@ -119,11 +124,29 @@ fn load_mxcsr() -> u32 {
 }
 
 fn store_mxcsr(value: u32) {
-    // SAFETY: loads the control word from the four bytes of `value`. Only the two flush bits differ from
-    // before. Until they are restored, the only Rust floating-point code that runs is that of
-    // `with_flushed_denormals`, justified there.
+    // SAFETY: loads the control word from the four bytes of `value`, which is an earlier one of the thread,
+    // or differs from it in the two flush bits. Until they are restored, the only Rust floating-point code
+    // that runs is that of `with_flushed_denormals`, justified there.
     unsafe {
         asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, readonly, preserves_flags));
+    }
+}
+
+/// The control word of the x87 unit: precision, rounding, and which exceptions trap.
+#[inline]
+fn load_x87() -> u16 {
+    let mut value = 0u16;
+    // SAFETY: stores the control word to the two bytes of `value`.
+    unsafe { asm!("fnstcw [{}]", in(reg) &raw mut value, options(nostack, preserves_flags)) };
+    value
+}
+
+#[cold]
+fn store_x87(value: u16) {
+    // SAFETY: loads the control word, which is an earlier one of the thread, from the two bytes of `value`.
+    // An exception that is pending would trap in that.
+    unsafe {
+        asm!("fnclex", "fldcw [{}]", in(reg) &raw const value, options(nostack, readonly, preserves_flags));
     }
 }
 
@@ -157,14 +180,23 @@ mod tests {
 
     #[test]
     fn the_floating_point_mode_is_restored() {
-        let before = load_mxcsr();
+        let (before, x87) = (load_mxcsr(), load_x87());
         {
-            let _outer = FlushDenormals::enter();
+            let _outer = KernelMode::enter(true);
             assert_eq!(load_mxcsr() & FLUSH, FLUSH);
             {
-                let _inner = FlushDenormals::enter();
+                let _inner = KernelMode::enter(true);
             }
             assert_eq!(load_mxcsr() & FLUSH, FLUSH, "the inner guard keeps the outer mode");
+            // As a kernel does: another rounding, and traps of divisions.
+            store_mxcsr(0x7F80 & !0x200);
+            store_x87(0xF7B);
+        }
+        assert_eq!(load_x87(), x87);
+        {
+            let _mode = KernelMode::enter(false);
+            assert_eq!(load_mxcsr() & FLUSH, before & FLUSH);
+            store_mxcsr(0x3F80);
         }
         // Bits 0..6 are sticky exception flags, which other code may set.
         assert_eq!(load_mxcsr() & !0x3F, before & !0x3F);

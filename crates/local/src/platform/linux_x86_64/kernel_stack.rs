@@ -104,6 +104,8 @@ unsafe extern "C" fn switch(argument: *mut c_void, function: extern "C" fn(*mut 
         "mov rbp, rsp",
         "mov rsp, rdx",
         "call rsi",
+        // A kernel may have left another direction of string operations.
+        "cld",
         "mov rsp, rbp",
         "pop rbp",
         "ret",
