@@ -6,6 +6,9 @@
 //! far also with that one directly: ratios that were measured minutes apart are not comparable. The best of
 //! many noisy ratios is too low, so that [`Search::finish`] measures the best once more.
 //!
+//! Candidates of the same code are one: the first is timed, and an axis whose values all compile to the same
+//! code is named, and left out of the flags that the best needs.
+//!
 //! Each trial has a key, the digest of all that its result depends on but the machine. A trial whose key is
 //! known is not repeated, so that a search can be resumed, and spaces may grow.
 
@@ -13,7 +16,7 @@ mod config;
 mod sampler;
 mod space;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use rehal_base::Result;
@@ -30,6 +33,10 @@ pub trait SearchHost {
 
     /// Its bytes.
     fn bytes(code: &Self::Code) -> &[u8];
+
+    /// The workgroups that its functions need, in words, if these are not the captured ones: code with the
+    /// same bytes that needs other ones is another candidate.
+    fn workgroups(code: &Self::Code) -> Option<String>;
 
     /// Compiles a point. An error ends the search: a candidate that does not compile is none.
     fn build(&mut self, source: &PointSource) -> Result<BuiltPoint<Self::Code>>;
@@ -172,6 +179,12 @@ pub struct Trial {
     pub flags: Vec<String>,
     /// The BLAKE3 of its code; `None` if it does not compile.
     pub candidate_digest: Option<String>,
+    /// The workgroups that it needs, if these are not the captured ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workgroups: Option<String>,
+    /// The number of an earlier trial of the same code, whose result it has: it was not timed again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_code_as: Option<u64>,
     /// What became of it.
     pub outcome: TrialOutcome,
     /// Why it is not right.
@@ -277,6 +290,11 @@ pub struct SearchResult {
     pub against_captured: Option<Measured>,
     /// The best, compared with the second.
     pub against_second: Option<Measured>,
+    /// The names of axes that change nothing: all of their values were tried, and compile to the same code
+    /// whatever the other axes are.
+    pub unchanging_axes: Vec<String>,
+    /// The flags of the compiler that the best needs.
+    pub best_flags: Vec<String>,
 }
 
 /// A search.
@@ -293,6 +311,8 @@ pub struct Search<'s, H: SearchHost> {
     best_code: Option<H::Code>,
     against_captured: Option<Measured>,
     against_second: Option<Measured>,
+    /// The flags without which the best compiles to the same code are left out.
+    best_flags: Option<Vec<String>>,
     next_number: u64,
 }
 
@@ -315,6 +335,7 @@ impl<'s, H: SearchHost> Search<'s, H> {
             best_code: None,
             against_captured: None,
             against_second: None,
+            best_flags: None,
             next_number,
         }
     }
@@ -362,7 +383,9 @@ impl<'s, H: SearchHost> Search<'s, H> {
                 // Axes may have been renamed since.
                 let values = self.space.values(&point);
                 let command = self.host.command(&values);
-                (Trial { is_best: false, point: values, command, ..trial }, None, false)
+                let is_here = |number: &u64| self.trials.iter().any(|it| it.trial == *number);
+                let same_code_as = trial.same_code_as.filter(is_here);
+                (Trial { is_best: false, point: values, command, same_code_as, ..trial }, None, false)
             }
             None => {
                 let Some((trial, code)) = self.measure(&source, &point, key)? else { return Ok(None) };
@@ -370,6 +393,7 @@ impl<'s, H: SearchHost> Search<'s, H> {
             }
         };
         let seems_best = trial.outcome.is_right()
+            && trial.same_code_as.is_none()
             && self.best.is_none_or(|best| ratio(&trial) < ratio(&self.trials[best]));
         if seems_best {
             is_new |= self.promote(&mut trial, &source, &mut code)?;
@@ -398,10 +422,27 @@ impl<'s, H: SearchHost> Search<'s, H> {
         key: String,
     ) -> Result<Option<(Trial, Option<H::Code>)>> {
         let values = self.space.values(point);
+        let number = self.next_number;
         let (code, digest, measured) = match self.host.build(source)? {
             BuiltPoint::Failed(error) => (None, None, Measured::without_time(TrialOutcome::Failed, error)),
             BuiltPoint::Code(code) => {
                 let digest = blake3::hash(H::bytes(&code)).to_hex().to_string();
+                if let Some(first) = self.same_code(&digest, &H::workgroups(&code)) {
+                    let same = Trial {
+                        trial: number,
+                        key,
+                        command: self.host.command(&values),
+                        point: values,
+                        flags: source.flags.clone(),
+                        same_code_as: Some(first.trial),
+                        against_best: None,
+                        is_best: false,
+                        elapsed_ns: 0,
+                        ..first.clone()
+                    };
+                    self.next_number += 1;
+                    return Ok(Some((same, Some(code))));
+                }
                 let best = self.best.map_or(1.0, |best| ratio(&self.trials[best]));
                 let effort =
                     SearchEffort::Trial { give_up_above: best.min(1.0) * (1.0 + self.options.margin) };
@@ -409,7 +450,6 @@ impl<'s, H: SearchHost> Search<'s, H> {
                 (Some(code), Some(digest), measured)
             }
         };
-        let number = self.next_number;
         self.next_number += 1;
         let trial = Trial {
             trial: number,
@@ -418,6 +458,8 @@ impl<'s, H: SearchHost> Search<'s, H> {
             point: values,
             flags: source.flags.clone(),
             candidate_digest: digest,
+            workgroups: code.as_ref().and_then(H::workgroups),
+            same_code_as: None,
             outcome: measured.outcome,
             error: measured.error,
             ratio: measured.ratio,
@@ -430,6 +472,56 @@ impl<'s, H: SearchHost> Search<'s, H> {
             elapsed_ns: 0,
         };
         Ok(Some((trial, code)))
+    }
+
+    /// The first trial of this code, if it tells what becomes of the code.
+    fn same_code(&self, digest: &str, workgroups: &Option<String>) -> Option<&Trial> {
+        let is_same = |it: &&Trial| {
+            it.candidate_digest.as_deref() == Some(digest)
+                && it.workgroups == *workgroups
+                && it.same_code_as.is_none()
+                && it.outcome != TrialOutcome::Failed
+        };
+        self.trials.iter().find(is_same)
+    }
+
+    /// The axes that change nothing, by index: whatever the others are, all of their values compile to the
+    /// same code.
+    fn unchanging_axes(&self) -> Vec<usize> {
+        let is_unchanging = |axis: &usize| {
+            let mut groups: HashMap<SearchPoint, (HashSet<usize>, &Trial)> = HashMap::new();
+            for (point, trial) in self.points.iter().zip(&self.trials) {
+                let (value, others) = point.without(*axis);
+                let (values, first) = groups.entry(others).or_insert_with(|| (HashSet::new(), trial));
+                let is_same = first.candidate_digest.is_some()
+                    && (&first.candidate_digest, &first.workgroups)
+                        == (&trial.candidate_digest, &trial.workgroups);
+                if !is_same {
+                    return false;
+                }
+                values.insert(value);
+            }
+            let count = self.space.axes()[*axis].values().len();
+            count > 1 && !groups.is_empty() && groups.values().all(|(values, _)| values.len() == count)
+        };
+        (0..self.space.axes().len()).filter(is_unchanging).collect()
+    }
+
+    /// Leaves out of the flags of the best those of axes that change nothing, if it is the same without.
+    fn leave_out_flags(&mut self) -> Result<()> {
+        let axes = self.unchanging_axes();
+        let Some(best) = self.best.filter(|_| !axes.is_empty()) else { return Ok(()) };
+        let source = self.space.source_without(&self.points[best], &axes)?;
+        if source.flags == self.trials[best].flags {
+            return Ok(());
+        }
+        if let Some(code) = self.built(&source)? {
+            let digest = blake3::hash(H::bytes(&code)).to_hex().to_string();
+            let trial = &self.trials[best];
+            let is_same = trial.candidate_digest.as_ref() == Some(&digest);
+            self.best_flags = (is_same && trial.workgroups == H::workgroups(&code)).then_some(source.flags);
+        }
+        Ok(())
     }
 
     /// Compares a trial that seems better with the best one, which it replaces if it is proved to be faster.
@@ -511,6 +603,12 @@ impl<'s, H: SearchHost> Search<'s, H> {
                 (trial.ratio, trial.ratio_interval, trial.timings) = (None, None, None);
                 (trial.captured_ns, trial.candidate_ns, trial.against_best) = (None, None, None);
                 self.host.finished(trial, true)?;
+                let wrong = trial.clone();
+                for same in self.trials.iter_mut().filter(|it| it.same_code_as == Some(wrong.trial)) {
+                    (same.outcome, same.error) = (wrong.outcome, wrong.error.clone());
+                    (same.ratio, same.ratio_interval, same.timings) = (None, None, None);
+                    (same.captured_ns, same.candidate_ns) = (None, None);
+                }
                 self.best = self.ranked().first().copied();
                 continue;
             }
@@ -527,13 +625,23 @@ impl<'s, H: SearchHost> Search<'s, H> {
             self.against_second = measured;
             break;
         }
-        Ok(())
+        match self.host.is_interrupted() {
+            true => Ok(()),
+            false => self.leave_out_flags(),
+        }
     }
 
     /// What is known, also if it has not finished, and the program that ran it.
     pub fn into_result(self) -> (SearchResult, H) {
         let second = self.second();
+        let axes = self.space.axes();
+        let unchanging_axes =
+            self.unchanging_axes().into_iter().map(|it| axes[it].name().to_owned()).collect();
+        let of_best = || self.best.map(|it| self.trials[it].flags.clone()).unwrap_or_default();
+        let best_flags = self.best_flags.clone().unwrap_or_else(of_best);
         let result = SearchResult {
+            unchanging_axes,
+            best_flags,
             trials: self.trials,
             best: self.best,
             second,
@@ -543,10 +651,11 @@ impl<'s, H: SearchHost> Search<'s, H> {
         (result, self.host)
     }
 
-    /// The trials that are right, those of the lowest ratio first.
+    /// The trials that are right, those of the lowest ratio first. Of each code, the first.
     fn ranked(&self) -> Vec<usize> {
-        let mut right: Vec<_> =
-            (0..self.trials.len()).filter(|it| self.trials[*it].outcome.is_right()).collect();
+        let counts =
+            |it: &usize| self.trials[*it].outcome.is_right() && self.trials[*it].same_code_as.is_none();
+        let mut right: Vec<_> = (0..self.trials.len()).filter(counts).collect();
         right.sort_by(|one, other| ratio(&self.trials[*one]).total_cmp(&ratio(&self.trials[*other])));
         right
     }

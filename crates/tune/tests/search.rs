@@ -32,7 +32,7 @@ fn time(name: &str) -> std::result::Result<f64, TrialOutcome> {
         "wrong" => Err(TrialOutcome::Wrong),
         "crash" => Err(TrialOutcome::Crashed),
         "hang" => Err(TrialOutcome::TimedOut),
-        number => Ok(number.parse().unwrap()),
+        number => Ok(number.split('~').next().unwrap().parse().unwrap()),
     }
 }
 
@@ -40,7 +40,11 @@ impl SearchHost for Host {
     type Code = String;
 
     fn bytes(code: &String) -> &[u8] {
-        code.as_bytes()
+        code.split('~').next().unwrap_or_default().as_bytes()
+    }
+
+    fn workgroups(code: &String) -> Option<String> {
+        code.split_once('~').map(|(_, count)| count.to_owned())
     }
 
     fn build(&mut self, source: &PointSource) -> Result<BuiltPoint<String>> {
@@ -49,7 +53,8 @@ impl SearchHost for Host {
         match &*name {
             "broken" => Ok(BuiltPoint::Failed("it does not compile".into())),
             "full" => Err(Error::resource_exhausted("no space")),
-            _ => Ok(BuiltPoint::Code(name)),
+            // What follows does not change the code.
+            _ => Ok(BuiltPoint::Code(name.split('#').next().unwrap_or_default().to_owned())),
         }
     }
 
@@ -132,6 +137,48 @@ fn search(space: &SearchSpace, host: Host, options: SearchOptions) -> (SearchSto
     search.finish().unwrap();
     let (result, host) = search.into_result();
     (stop, result, host)
+}
+
+#[test]
+fn candidates_of_the_same_code_are_timed_once() {
+    let work = Work::new();
+    let space = work.space(&["0.5", "0.5#1", "0.7", "0.5#2", "wrong", "wrong#1", "0.5~2"]);
+    let (_, result, host) = search(&space, Host::default(), SearchOptions::default());
+    let same: Vec<_> = result.trials.iter().map(|it| it.same_code_as).collect();
+    assert_eq!(same, [None, Some(1), None, Some(1), None, Some(5), None]);
+    let timed = |start: &str| host.done.iter().filter(|it| it.starts_with(start)).count();
+    assert_eq!((timed("0.5 with captured up to"), timed("wrong with")), (1, 1), "{:?}", host.done);
+    // Other workgroups are another candidate, and the second is not the code of the best.
+    assert!(host.done.iter().any(|it| it.starts_with("0.5~2 with captured")), "{:?}", host.done);
+    assert_eq!(result.trials[3].outcome, TrialOutcome::Faster);
+    let [best, second] = [result.best, result.second].map(Option::unwrap);
+    assert_eq!((best, result.trials[second].same_code_as), (0, None));
+    assert!(result.unchanging_axes.is_empty());
+    // A search that is resumed knows them.
+    let known = host.lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut options = SearchOptions::default();
+    options.known = known;
+    let (_, again, _) = search(&space, Host::default(), options);
+    assert_eq!(again.trials.iter().map(|it| it.same_code_as).collect::<Vec<_>>(), same);
+}
+
+#[test]
+fn an_axis_that_changes_nothing_is_named() {
+    let work = Work::new();
+    let path = work.path().join("space.toml");
+    let axes =
+        "[[axis]]\nmacro = \"M\"\nvalues = [\"0.5\", \"0.7\"]\n[[axis]]\nflag = \"-O\"\nvalues = [1, 2, 3]\n";
+    std::fs::write(&path, format!("base = \"k.c\"\n{axes}")).unwrap();
+    let space = SearchSpace::read(&path).unwrap();
+    let (_, result, host) = search(&space, Host::default(), SearchOptions::default());
+    assert_eq!(result.unchanging_axes, ["O"]);
+    assert!(!result.trials[0].flags.is_empty() && result.best_flags.is_empty());
+    assert_eq!(host.done.iter().filter(|it| it.contains(" with captured up to")).count(), 2);
+    // Not if a value was not tried.
+    let mut search = Search::new(&space, Host::default(), SearchOptions::default());
+    let points = [0, 1, 3, 4].map(|index| space.point(index).unwrap());
+    search.run(&mut ListSampler::for_points(points.to_vec())).unwrap();
+    assert!(search.into_result().0.unchanging_axes.is_empty());
 }
 
 fn names(result: &SearchResult, outcome: TrialOutcome) -> Vec<&str> {

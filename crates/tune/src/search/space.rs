@@ -441,8 +441,16 @@ impl SearchSpace {
 
     /// What a point is compiled from.
     pub fn source(&self, point: &SearchPoint) -> Result<PointSource> {
+        self.source_without(point, &[])
+    }
+
+    /// The same without the flags of the axes of these indices.
+    pub(super) fn source_without(&self, point: &SearchPoint, left_out: &[usize]) -> Result<PointSource> {
         let mut source = self.unchanged();
-        for (axis, index) in self.axes.iter().zip(&point.0) {
+        for (number, (axis, index)) in self.axes.iter().zip(&point.0).enumerate() {
+            if left_out.contains(&number) && matches!(axis.kind, AxisKind::Flag { .. }) {
+                continue;
+            }
             let value = &axis.values[*index];
             match &axis.kind {
                 AxisKind::Config { field, operation } => {
@@ -504,6 +512,14 @@ impl SearchSpace {
             add(value.as_bytes());
         });
         hasher.finalize()
+    }
+}
+
+impl SearchPoint {
+    /// The index of the value of an axis, and a point for all values of it.
+    pub(super) fn without(&self, axis: usize) -> (usize, Self) {
+        let mut others = self.clone();
+        (std::mem::take(&mut others.0[axis]), others)
     }
 }
 

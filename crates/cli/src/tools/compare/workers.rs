@@ -82,6 +82,11 @@ impl ReadCode {
         })
     }
 
+    /// The workgroups that its functions need, in words, if these are not the captured ones.
+    pub(in crate::tools) fn workgroups(&self) -> Option<String> {
+        (!self.workgroup_counts.is_empty()).then(|| format!("{:?}", self.workgroup_counts))
+    }
+
     pub(in crate::tools) fn to_replacement(&self) -> Replacement {
         let mut replacement = Replacement::bytes(self.bytes.clone());
         replacement.format.clone_from(&self.format);

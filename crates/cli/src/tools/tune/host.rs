@@ -195,6 +195,10 @@ impl SearchHost for TuneHost<'_> {
         code.bytes()
     }
 
+    fn workgroups(code: &ReadCode) -> Option<String> {
+        code.workgroups()
+    }
+
     fn build(&mut self, source: &PointSource) -> Result<BuiltPoint<ReadCode>> {
         self.progress.set(self.finished, self.total);
         self.says_nothing = false;
@@ -273,7 +277,10 @@ impl SearchHost for TuneHost<'_> {
             let ratio = trial.ratio.map(|it| format!(" ({it:.3} of the captured time)")).unwrap_or_default();
             let best = if trial.is_best { ", the best so far" } else { "" };
             let (number, point, outcome) = (trial.trial, print::point(&trial.point), trial.outcome.told());
-            output::note(&format!("trial {number}: {point}: {outcome}{ratio}{best}"));
+            output::note(&match print::same_code(trial) {
+                Some(same) => format!("trial {number}: {point}: {same}"),
+                None => format!("trial {number}: {point}: {outcome}{ratio}{best}"),
+            });
         }
         match &self.file {
             Some(file) if is_new && !self.says_nothing => file.append(trial),

@@ -29,6 +29,10 @@ pub(super) struct Tuned<'a> {
     second: Option<u64>,
     against_captured: Option<Pair>,
     against_second: Option<Pair>,
+    /// The axes whose values compile to the same code.
+    unchanging_axes: &'a [String],
+    /// The flags of the compiler that the best needs.
+    best_flags: &'a [String],
     trials: &'a [Trial],
     #[serde(skip)]
     result: &'a SearchResult,
@@ -88,6 +92,8 @@ impl<'a> Tuned<'a> {
             second: number(result.second),
             against_captured: result.against_captured.as_ref().map(Pair::new),
             against_second: result.against_second.as_ref().map(Pair::new),
+            unchanging_axes: &result.unchanging_axes,
+            best_flags: &result.best_flags,
             trials: &result.trials,
             result,
             has_all_points: true,
@@ -135,23 +141,38 @@ impl<'a> Tuned<'a> {
         let Some(best) = self.result.best.map(|it| &self.trials[it]) else {
             return "no variant is right\n".into();
         };
-        let _ = writeln!(text, "best     trial {}: {}", best.trial, point(&best.point));
+        let is_changing = |name: &String| !self.unchanging_axes.contains(name);
+        let changing = best.point.iter().filter(|(name, _)| is_changing(name));
+        let changing: Map<String, Value> =
+            changing.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let colon = if changing.is_empty() { "" } else { ": " };
+        let _ = writeln!(text, "best     trial {}{colon}{}", best.trial, point(&changing));
         if let Some(pair) = &self.against_captured {
             let _ = writeln!(text, "         {}", pair.told("the captured kernel"));
         }
         if let (Some(pair), Some(second)) = (&self.against_second, self.second) {
             let _ = writeln!(text, "         {}", pair.told(&format!("the second, trial {second}")));
         }
-        if !best.flags.is_empty() {
-            let _ = writeln!(text, "         flags of the compiler: {}", escaped(&best.flags.join(" ")));
+        if !self.best_flags.is_empty() {
+            let _ = writeln!(text, "         flags of the compiler: {}", escaped(&self.best_flags.join(" ")));
         }
         match &self.best_path {
             Some(path) => {
                 let _ = writeln!(text, "         written to {}", escaped(path));
             }
+            None if changing.is_empty() => {
+                let _ = writeln!(text, "         no axis changes the code");
+            }
             None => {
                 let _ = writeln!(text, "         {}", escaped(&best.command));
             }
+        }
+        for axis in self.unchanging_axes {
+            let _ = writeln!(
+                text,
+                "axis '{}' changes nothing: its values compile to the same code",
+                escaped(axis)
+            );
         }
         text
     }
@@ -178,7 +199,8 @@ impl Report for Tuned<'_> {
             let number = |value: Option<f64>| value.map_or_else(String::new, |it| format!("{it:.3}"));
             let interval =
                 trial.ratio_interval.map_or_else(String::new, |[low, high]| format!("{low:.3} to {high:.3}"));
-            let why = trial.error.as_deref().map(reason).unwrap_or_default();
+            let same = same_code(trial);
+            let why = same.as_deref().or(trial.error.as_deref().map(reason)).unwrap_or_default();
             table.row([
                 trial.trial.to_string(),
                 point(&trial.point),
@@ -202,6 +224,11 @@ impl Report for Tuned<'_> {
         let table = if self.trials.is_empty() { String::new() } else { table.text(layout) };
         head + &table + &layout.wrap(&self.result())
     }
+}
+
+/// What is said of a trial that has the code of an earlier one.
+pub(super) fn same_code(trial: &Trial) -> Option<String> {
+    trial.same_code_as.map(|number| format!("the same code as trial {number}"))
 }
 
 /// Why a variant is not right, in a line: of the messages of a compiler, the first error.
