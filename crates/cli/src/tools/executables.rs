@@ -15,6 +15,7 @@ use super::compiler_flags::{self, COMPILING, TARGET};
 use super::replay_flags;
 use super::report_format::{self, Format};
 use crate::flags::{Access, Flag, Flags, Group, NamedFile};
+use crate::output_file::OutputFile;
 use crate::report::{Report, Subject, write_json};
 use crate::table::{Column, Layout, Table};
 use crate::{Invocation, Operands, Tool, captures, output};
@@ -157,20 +158,20 @@ fn run(invocation: &Invocation) -> Result<()> {
 
 fn report(invocation: &Invocation, found: Vec<Found>, capture: Option<&CaptureBytes>) -> Result<()> {
     let subject = Subject { capture, devices: None };
-    let mut list = List { directory: None, executables: Vec::new() };
-    if let Some(directory) = invocation.flags.get(&BINARIES_TO) {
+    let directory = invocation.flags.get(&BINARIES_TO);
+    let (executables, code): (Vec<_>, Vec<_>) = found.into_iter().map(|it| (it.row, it.code)).unzip();
+    let list = List { directory: directory.as_ref().map(|it| it.display().to_string()), executables };
+    if let Some(directory) = directory {
         if !invocation.flags.get(&FORCE) {
-            check_unchanged(found.iter().map(|it| (directory.join(&it.row.file), &*it.code)))
+            let files = list.executables.iter().zip(&code);
+            check_unchanged(files.map(|(row, code)| (directory.join(&row.file), &code[..])))
                 .advise(|| KEEP)?;
         }
-        write(&directory, &found)?;
-        list.directory = Some(directory.display().to_string());
-    }
-    list.executables = found.into_iter().map(|it| it.row).collect();
-    if let Some(directory) = invocation.flags.get(&BINARIES_TO) {
         let mut index = Vec::new();
         output::written(write_json(&list, false, &mut index))?;
-        put(&directory.join(INDEX), &index)?;
+        let code = list.executables.iter().zip(&code).map(|(row, code)| (row.file.clone(), &code[..]));
+        let files: Vec<_> = code.chain([(INDEX.to_owned(), &index[..])]).collect();
+        write(&directory, &files)?;
     }
     invocation.print(&list, invocation.flags.get(&FORMAT), subject)
 }
@@ -317,16 +318,37 @@ impl Report for ProgramList {
     }
 }
 
-/// Writes the code of executables to files.
-fn write(directory: &Path, found: &[Found]) -> Result<()> {
-    let made = fs::create_dir_all(directory);
-    made.map_err(|error| Error::io(format_args!("creating '{}'", directory.display()), &error))?;
-    found.iter().try_for_each(|it| put(&directory.join(&it.row.file), &it.code))
+/// Writes files to a directory, which is created. An error removes those that were not there before.
+fn write(directory: &Path, files: &[(String, &[u8])]) -> Result<()> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let missing: Vec<_> = directory.ancestors().take_while(is_missing).collect();
+    let mut created = Vec::new();
+    let mut all = || -> Result<()> {
+        let made = fs::create_dir_all(directory);
+        made.map_err(|error| Error::io(format_args!("creating '{}'", directory.display()), &error))?;
+        for (name, bytes) in files {
+            let path = directory.join(name);
+            if !path.exists() {
+                created.push(path.clone());
+            }
+            let output = OutputFile::new(BINARIES_TO.name(), path)?;
+            output
+                .write(|sink| sink.write_all(bytes).map_err(|error| Error::io("writing the file", &error)))?;
+        }
+        Ok(())
+    };
+    let written = all();
+    if written.is_err() {
+        created.iter().for_each(|path| drop(fs::remove_file(path)));
+        // Only empty ones.
+        missing.iter().for_each(|path| drop(fs::remove_dir(path)));
+    }
+    written
 }
 
 fn put(path: &Path, bytes: &[u8]) -> Result<()> {
-    let written = fs::write(path, bytes);
-    written.map_err(|error| Error::io(format_args!("writing '{}'", path.display()), &error))
+    let output = OutputFile::new(BINARIES_TO.name(), path.to_owned())?;
+    output.write(|sink| sink.write_all(bytes).map_err(|error| Error::io("writing the file", &error)))
 }
 
 /// An executable with its code.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, StatusCode, plural};
 use rehal_session::Interval;
+use rustix::fs::access;
 use serde::{Deserialize, Serialize};
 
 use crate::flags::{Access, Flag, Flags, Group};
@@ -142,7 +143,7 @@ pub(super) fn is_asked(flags: &Flags) -> bool {
 
 /// The files of the flags.
 pub(super) struct History {
-    kept: Option<(PathBuf, File)>,
+    kept: Option<(PathBuf, LineFile)>,
     /// The reports to compare with.
     earlier: Option<Vec<Entry>>,
 }
@@ -165,10 +166,9 @@ impl History {
                     .advise("name a file"));
             }
             Some(path) => {
-                let file = OpenOptions::new().append(true).create(true).open(&path);
-                let file = file
-                    .map_err(|error| Error::io("opening it to append", &error))
-                    .context(|| format!("--history={}", path.display()))?;
+                let place = || format!("--history={}", path.display());
+                let file = LineFile::open(&path).context(place)?;
+                file.check().context(place)?;
                 Some((path, file))
             }
             None => None,
@@ -208,9 +208,7 @@ impl History {
                 output::note("note: --history: nothing is appended, since nothing was timed");
                 Ok(())
             }
-            Some((path, file)) => {
-                append(path, file, &line).context(|| format!("--history={}", path.display()))
-            }
+            Some((path, file)) => file.append(&line).context(|| format!("--history={}", path.display())),
             None => Ok(()),
         }
     }
@@ -263,14 +261,73 @@ fn parse(text: &str) -> (Vec<Entry>, Vec<String>) {
     (entries, skipped)
 }
 
-/// Appends a line to a file, which may end within a line. Also of `rehal tune`.
-pub(super) fn append(path: &Path, mut file: &File, line: &str) -> Result<()> {
-    // In one call, so that lines of several processes do not mix.
-    let text = match ends_within_a_line(path, file) {
-        true => format!("\n{line}"),
-        false => line.to_owned(),
-    };
-    file.write_all(text.as_bytes()).map_err(|error| Error::io("appending to it", &error))
+/// A file to which lines are appended. One that does not exist is created with the first line, so that an
+/// error before leaves nothing. Also of `rehal tune`.
+pub(super) struct LineFile {
+    /// From the root: a kernel may change the working directory.
+    path: PathBuf,
+    /// Open if it existed.
+    file: Option<File>,
+}
+
+impl LineFile {
+    /// Opens the file. Fails if it cannot be written, before a tool works for it in vain.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let failed = |error| Error::io("opening it to append", &error);
+        let path = std::path::absolute(path).map_err(failed)?;
+        match OpenOptions::new().append(true).open(&path) {
+            Ok(file) => Ok(Self { path, file: Some(file) }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let directory = path.parent().unwrap_or(&path);
+                access(directory, rustix::fs::Access::WRITE_OK).map_err(|error| failed(error.into()))?;
+                Ok(Self { path, file: None })
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Whether it existed when it was opened.
+    pub(super) fn exists(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Fails if it is a regular file of something else than reports.
+    fn check(&self) -> Result<()> {
+        let is_regular = |file: &File| file.metadata().is_ok_and(|it| it.is_file());
+        if !self.file.as_ref().is_some_and(is_regular) {
+            return Ok(());
+        }
+        let mut bytes = Vec::new();
+        let read = File::open(&self.path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
+        read.map_err(|error| Error::io("reading it", &error))?;
+        match parse(&String::from_utf8_lossy(&bytes)) {
+            (entries, skipped) if entries.is_empty() && !skipped.is_empty() => {
+                Err(Error::invalid_argument(format!("it is not a history: {}", skipped[0]))
+                    .advise("name a file that --history has written, or one that does not exist"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends a line; the file may end within one.
+    pub(super) fn append(&self, line: &str) -> Result<()> {
+        let failed = |error| Error::io("appending to it", &error);
+        let created;
+        let mut file = match &self.file {
+            Some(file) => file,
+            None => {
+                let opened = OpenOptions::new().append(true).create(true).open(&self.path);
+                created = opened.map_err(failed)?;
+                &created
+            }
+        };
+        // In one call, so that lines of several processes do not mix.
+        let text = match ends_within_a_line(&self.path, file) {
+            true => format!("\n{line}"),
+            false => line.to_owned(),
+        };
+        file.write_all(text.as_bytes()).map_err(failed)
+    }
 }
 
 /// Whether the last line of the file has no line feed, such as one that was truncated. Unknown if the file

@@ -501,6 +501,7 @@ fn histories_that_cannot_be_used_are_refused_before_anything_is_measured() {
         (format!("--against={empty}"), "it has no report"),
         (format!("--against={broken}"), "line 1 is not a report"),
         ("--history=/nonexistent/history".into(), "--history=/nonexistent/history"),
+        (format!("--history={broken}"), "it is not a history: line 1 is not a report"),
         ("--history=-".into(), "--history"),
     ] {
         for verb in ["benchmark", "kernels"] {

@@ -142,3 +142,33 @@ fn a_file_above_the_limit_is_named() {
         assert!(!scratch.path("output").exists(), "{words:?}");
     }
 }
+
+/// What a verb has begun to write: it fails at the second file, or at the end.
+#[test]
+fn an_error_leaves_nothing() {
+    let module = fixture("modules/two_devices.vmfb");
+    let add = capture("add4.add.local-sync");
+    let lines: [&[&str]; 4] = [
+        &["executables", "--binaries_to=new/binaries", &module],
+        &[
+            "kernel",
+            "record",
+            "--directory=new/records",
+            "--replay_executable_substitution=nothing=k.so",
+            &add,
+        ],
+        &["tune", "--function=none", "--space=none.toml", "--output=new.jsonl", &add],
+        &["kernels", "--history=new.jsonl", "--function=none", &add],
+    ];
+    for words in lines {
+        let scratch = Scratch::new();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -f 1; exec \"$@\"", "sh"]).arg(command("rehal").get_program());
+        shell.args(words).current_dir(scratch.path(""));
+        let ran = ran(shell.output().unwrap());
+        assert_eq!(ran.status, Some(1), "{words:?}: {}", ran.stderr);
+        let left: Vec<_> =
+            std::fs::read_dir(scratch.path("")).unwrap().flatten().map(|it| it.path()).collect();
+        assert!(left.is_empty(), "{words:?} leaves {left:?}: {}", ran.stderr);
+    }
+}

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{Error, Result, StatusCode, listed};
 use rehal_tune::TemporaryDirectory;
 
 use super::text::{ExecutableVariant, ProgramExecutable};
@@ -231,27 +231,36 @@ fn read(directory: &Path) -> Result<Vec<DumpedFile>> {
 
 /// Fails if one of these files exists with other contents, which writing it would lose.
 pub fn check_unchanged<'b>(files: impl IntoIterator<Item = (PathBuf, &'b [u8])>) -> Result<()> {
-    const MAX_NAMES: usize = 10;
     let differs = |(path, bytes): &(PathBuf, &[u8])| fs::read(path).is_ok_and(|found| found != *bytes);
     let changed: Vec<_> = files.into_iter().filter(differs).collect();
     if changed.is_empty() {
         return Ok(());
     }
-    let names: Vec<_> =
-        changed.iter().take(MAX_NAMES).map(|(path, _)| format!("'{}'", path.display())).collect();
-    let more = match changed.len().saturating_sub(MAX_NAMES) {
-        0 => String::new(),
-        count => format!(" and {count} more"),
-    };
-    let message = format!("files that exist have other contents: {}{more}", names.join(", "));
-    Err(Error::new(StatusCode::AlreadyExists, message))
+    let names = listed(changed.iter().map(|(path, _)| format!("'{}'", path.display())));
+    Err(Error::new(StatusCode::AlreadyExists, format!("files that exist have other contents: {names}")))
 }
 
-/// Writes files to a directory. What was there before stays.
+/// Writes files to a directory. What was there before stays; an error removes what was not.
 fn write(files: &[DumpedFile], to: &Path) -> Result<()> {
     let writing = |error| Error::io(format!("writing to '{}'", to.display()), &error);
-    fs::create_dir_all(to).map_err(writing)?;
-    files.iter().try_for_each(|it| fs::write(to.join(&it.name), &it.bytes).map_err(writing))
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let missing: Vec<_> = to.ancestors().take_while(is_missing).collect();
+    let mut created = Vec::new();
+    let mut all = || {
+        fs::create_dir_all(to)?;
+        files.iter().try_for_each(|it| {
+            let path = to.join(&it.name);
+            created.extend((!path.exists()).then(|| path.clone()));
+            fs::write(path, &it.bytes)
+        })
+    };
+    let written = all();
+    if written.is_err() {
+        created.iter().for_each(|path| drop(fs::remove_file(path)));
+        // Only empty ones.
+        missing.iter().for_each(|path| drop(fs::remove_dir(path)));
+    }
+    written.map_err(writing)
 }
 
 #[cfg(test)]

@@ -163,7 +163,12 @@ impl PartialResult {
 
 impl Drop for PartialResult {
     fn drop(&mut self) {
-        change(|| self.0.get_mut().clear());
+        change(|| {
+            for (path, _) in self.0.get_mut().drain(..) {
+                // Of directories only empty ones, and no file: nothing was written, as after an error.
+                let _ = std::fs::remove_dir(path);
+            }
+        });
     }
 }
 

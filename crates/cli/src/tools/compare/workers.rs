@@ -84,7 +84,7 @@ impl ReadCode {
 
     /// The workgroups that its functions need, in words, if these are not the captured ones.
     pub(in crate::tools) fn workgroups(&self) -> Option<String> {
-        (!self.workgroup_counts.is_empty()).then(|| format!("{:?}", self.workgroup_counts))
+        (!self.workgroups.is_empty()).then(|| format!("{:?}", self.workgroups))
     }
 
     pub(in crate::tools) fn to_replacement(&self) -> Replacement {

@@ -1,6 +1,6 @@
 //! The file of trials: a line of JSON for each.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, plural};
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::OUTPUT;
 use crate::output;
-use crate::tools::history;
+use crate::tools::history::LineFile;
 
 /// Longer files are refused.
 const MAX_BYTES: u64 = 1 << 28;
 
 pub(super) struct TrialFile {
     path: PathBuf,
-    file: File,
+    file: LineFile,
     /// What the trials were measured on.
     header: Value,
     /// The trials that it had when it was opened.
@@ -32,16 +32,15 @@ struct Line<'a> {
 }
 
 impl TrialFile {
-    /// Reads the trials of a file, which is created if it does not exist.
+    /// Reads the trials of a file. One that does not exist is created with the first trial.
     pub(super) fn open(path: PathBuf, header: Value) -> Result<Self> {
         if path == Path::new("-") {
             return Err(Error::invalid_argument("--output appends to a file, not to standard output")
                 .advise("name a file; --format=json prints the trials"));
         }
         let place = || format!("--{}={}", OUTPUT.name(), path.display());
-        let file = OpenOptions::new().append(true).create(true).open(&path);
-        let file = file.map_err(|error| Error::io("opening it to append", &error)).context(place)?;
-        let known = read(&path).context(place)?;
+        let file = LineFile::open(&path).context(place)?;
+        let known = if file.exists() { read(&path).context(place)? } else { Vec::new() };
         Ok(Self { path, file, header, known })
     }
 
@@ -51,7 +50,7 @@ impl TrialFile {
         let line = serde_json::to_string(&Line { header: &self.header, trial })
             .map_err(|error| Error::io("writing a trial", &error.into()))
             .context(place)?;
-        history::append(&self.path, &self.file, &(line + "\n")).context(place)
+        self.file.append(&(line + "\n")).context(place)
     }
 }
 
