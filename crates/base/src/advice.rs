@@ -153,8 +153,8 @@ impl fmt::Display for Remedy {
             Self::CompileProgram => "compile the program for a device of this machine",
             Self::CompileWithSource => "compile the program with the source in place of its own",
             Self::StateWorkgroups => {
-                "name a source, which says it, or state the workgroup count of the replacement; a compiler that gets a \
-                 source as a part of the program divides the work anew"
+                "name a source, which says it, or state the workgroup count of the replacement, or compile the \
+                 program with the source in place of its own"
             }
             Self::LoadPlugin => "load the plugin that provides them",
             Self::CompileModule => {

@@ -1,7 +1,7 @@
 //! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
 //! mapped files, FlatBuffers, identity and kinds of files, shared memory, element types, math functions of
-//! the C library, numbers as it prints them, terms of integers, work on all processors, glob patterns, suggestions for misspelt
-//! names, text for terminals, words of messages, and the digest of captures.
+//! the C library, numbers as it prints them, terms of integers, work on all processors, glob patterns,
+//! suggestions for misspelt names, text for terminals, words of messages, and the digest of captures.
 //!
 //! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate
 //! of the workspace uses it.

@@ -1,8 +1,8 @@
 //! What made the code of a replacement, as far as its bytes say it.
 //!
 //! The compiler of programs divides the work of a dispatch into workgroups, and tells the program how many:
-//! the binary does not have their number. A kernel that an author writes, in C for example, is written for the
-//! captured dispatch, or divides the work by the count that it gets.
+//! the binary does not have their number. A kernel that an author writes, in C for example, is written for
+//! the captured dispatch, or divides the work by the count that it gets (docs/decisions/058).
 
 use object::Endianness;
 use object::elf::FileHeader64;

@@ -173,8 +173,8 @@ impl Plan {
         std::ptr::eq(self.bytes(), other.bytes()) && self.steps.len() == other.steps.len()
     }
 
-    /// The plan with other workgroup counts: what the functions of each executable need, by its index and their
-    /// ordinals, and what errors call them. `None` if no count is another one.
+    /// The plan with other workgroup counts: what the functions of each executable need, by its index and
+    /// their ordinals, and what errors call them. `None` if no count is another one.
     pub(crate) fn with_workgroups(&self, needed: &[Vec<(NeededWorkgroups, String)>]) -> Result<Option<Self>> {
         let mut changed = None::<Self>;
         let count = |it: &Dispatch<Indexed>, step: &Step| {

@@ -37,8 +37,8 @@ pub struct Replacement {
     pub name: Option<String>,
     /// The workgroups that functions of it need, by their names in its code, or without a name all others:
     /// each workgroup may compute another part of the result. The first that is known counts. If nothing is
-    /// said of a function, the code tells what made it: what an author wrote, or the captured code itself, needs
-    /// the captured workgroups, and of other compiled code it is not known.
+    /// said of a function, the code tells what made it: what an author wrote, or the captured code itself,
+    /// needs the captured workgroups, and of other compiled code it is not known.
     pub workgroups: Vec<(Option<String>, NeededWorkgroups)>,
 }
 

@@ -11,8 +11,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A program with dynamic sizes: name, arguments of its function, its inputs, and its body with `$m`, `$n` and
-/// `$zero` for two sizes of its first argument and 0.
+/// A program with dynamic sizes: name, arguments of its function, its inputs, and its body with `$m`, `$n`
+/// and `$zero` for two sizes of its first argument and 0.
 struct Program {
     name: &'static str,
     arguments: &'static str,

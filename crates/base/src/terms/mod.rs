@@ -1,8 +1,8 @@
 //! Integers that are computed from others, such as the workgroup counts of a dispatch from its constants.
 //!
 //! [`Terms`] holds them as nodes, each over earlier ones. A [`Formula`] is what of it a result needs: it is
-//! evaluated with checked arithmetic, and has a text form. `same.rs` proves that two ways to compute an integer
-//! are the same: both are rewritten to a normal form, and equal nodes are one node.
+//! evaluated with checked arithmetic, and has a text form. `same.rs` proves that two ways to compute an
+//! integer are the same: both are rewritten to a normal form, and equal nodes are one node.
 //!
 //! A value has 64 bits, in two's complement. What has fewer bits is [wrapped](Terms::wrap) to them.
 

@@ -10,8 +10,8 @@ use super::{Node, Term, Terms};
 const MAX_ROUNDS: usize = 4;
 
 /// Whether a formula has the lowest 32 bits of `results`, whatever the unknown values are, if its inputs are
-/// those of `inputs`, and wherever it has a value: where it overflows or its values are out of their bounds, it
-/// has none. False if that is not proved.
+/// those of `inputs`, and wherever it has a value: where it overflows or its values are out of their bounds,
+/// it has none. False if that is not proved.
 pub fn same(terms: &Terms, inputs: &[Term], results: &[Term], formula: &Formula) -> bool {
     if results.len() != formula.results.len() || formula.input_count() as usize > inputs.len() {
         return false;

@@ -144,7 +144,7 @@ fn other_ways_to_compute_the_same_are_found() {
     assert!(!same(&program, &inputs, &[count, results[1]], &product(8)));
 }
 
-/// A product that overflows is no count: an unsigned minimum is a signed one.
+/// A product that overflows has no value, so that an unsigned minimum is a signed one.
 #[test]
 fn what_has_no_value_does_not_differ() {
     let least = formula(|terms| {

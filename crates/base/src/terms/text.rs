@@ -1,5 +1,5 @@
-//! The text of formulas: a word for each node, such as `add:0:1` for the sum of the first two, then `->` and the
-//! results.
+//! The text of formulas: a word for each node, such as `add:0:1` for the sum of the first two, then `->` and
+//! the results.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;

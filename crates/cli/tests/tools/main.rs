@@ -50,4 +50,5 @@ mod terminal;
 mod truncated;
 mod tune;
 mod verify;
+mod workgroups;
 mod wrong_input;

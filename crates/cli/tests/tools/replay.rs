@@ -81,7 +81,7 @@ fn executables_are_substituted_by_id_by_name_and_all_at_once() {
     }
     // Another function of the same file stays.
     let flag = format!("--replay_executable_substitution=mul_dispatch_0_elementwise_4_f32={elf}");
-    assert_eq!(result(&[&flag, &path]), [11.0, 22.0, 33.0, 44.0]);
+    assert_eq!(result(&[&flag, same, &path]), [11.0, 22.0, 33.0, 44.0]);
 }
 
 #[test]

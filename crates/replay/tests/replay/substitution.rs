@@ -444,7 +444,8 @@ fn workgroups_are_known_without_captured_names() {
     assert_eq!(workgroups(&bytes, &options).unwrap(), [[1; 3], [2, 3, 4]]);
 }
 
-/// A count that depends on constants is that of each dispatch; one that is not known is refused if it is needed.
+/// A count that depends on constants is that of each dispatch; one that is not known is refused if it is
+/// needed.
 #[test]
 fn workgroups_are_computed_for_each_dispatch() {
     let mut capture = CaptureBuilder::new();

@@ -24,7 +24,7 @@ impl<'t> AffineMap<'t> {
         Some((Self { names: names.collect(), results }, rest))
     }
 
-    /// Its results; `None` if it is not one of so many arguments, or is not understood.
+    /// Its results; `None` if it has another number of arguments, or is not understood.
     pub(super) fn apply(&self, arguments: &[Term], terms: &mut Terms) -> Option<Vec<Term>> {
         if arguments.len() != self.names.len() {
             return None;

@@ -34,8 +34,8 @@ impl CompiledDispatch {
     }
 }
 
-/// What is printed before and after the pass that decides workgroup counts, and the first words of it. Before,
-/// functions say which constants are the workload.
+/// What is printed before and after the pass that decides workgroup counts, and the first words of it.
+/// Before, functions say which constants are the workload.
 const DECIDED: [&str; 2] = [
     "--mlir-print-ir-before=iree-hal-translate-target-executable-variants",
     "--mlir-print-ir-after=iree-hal-translate-target-executable-variants",
