@@ -427,6 +427,11 @@ typedef struct rehal_replacement_t {
   rehal_string_t format;
   /* Keep the captured functions that the replacement lacks, which is otherwise an error. */
   bool keep_missing;
+  /* Its functions need the workgroups of the captured ones. Code that the compiler of programs made does not say
+   * which it needs: without this or a count, it does not run. */
+  bool same_workgroups;
+  /* The workgroups that its functions need in x, y and z; zeros state none. */
+  uint32_t workgroup_count[3];
 } rehal_replacement_t;
 
 /* Called for each executable of a capture, with its bytes. `replacement` has its size, and zeros. */

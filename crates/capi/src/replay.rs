@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use rehal::device::transfer;
 use rehal::replay::{
-    AccessedRange, Candidate, FileRemap, FileWrites, HostRead, Observer, Operation, RecordLocation,
-    Replacement, Replay, ReplayOptions, ReplayOrder, Scope,
+    AccessedRange, Candidate, FileRemap, FileWrites, HostRead, NeededWorkgroups, Observer, Operation,
+    RecordLocation, Replacement, Replay, ReplayOptions, ReplayOrder, Scope,
 };
 use rehal::{Error, Result};
 
@@ -45,6 +45,8 @@ pub struct rehal_replacement_t {
     pub code: rehal_bytes_t,
     pub format: rehal_string_t,
     pub keep_missing: bool,
+    pub same_workgroups: bool,
+    pub workgroup_count: [u32; 3],
 }
 
 pub type rehal_substitute_t = Option<
@@ -202,6 +204,11 @@ impl Substituting {
                 made = made.of_format(format.text()?);
             }
             made.keeps_missing = replacement.keep_missing;
+            if replacement.same_workgroups {
+                made = made.with_workgroups(None, NeededWorkgroups::Same);
+            } else if replacement.workgroup_count != [0; 3] {
+                made = made.with_workgroups(None, NeededWorkgroups::Count(replacement.workgroup_count));
+            }
             Ok(Some(made))
         }
     }

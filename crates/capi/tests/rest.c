@@ -49,6 +49,8 @@ static rehal_error_t* substitute(void* user, const rehal_executable_info_t* exec
   other->asked += 1;
   EXPECT(executable->size == sizeof(*executable) && code.size == executable->code_bytes);
   replacement->code = rehal_bytes(other->bytes, other->size);
+  // The compiler made it.
+  replacement->same_workgroups = true;
   return NULL;
 }
 

@@ -8,7 +8,7 @@ use oracle::captures;
 use oracle::reference::Reference;
 use oracle::tool::{self, Ended};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A program with dynamic sizes: name, arguments of its function, its inputs, and its body with `$m`, `$n`
@@ -157,11 +157,11 @@ impl Work {
         self.directory.path().join(name)
     }
 
-    fn run(&self, program: &PathBuf, words: &[&str]) -> Result<Ended, Failed> {
+    fn run(&self, program: &Path, words: &[&str]) -> Result<Ended, Failed> {
         Ok(tool::run_within(LIMIT, program, words, self.directory.path())?)
     }
 
-    fn succeed(&self, program: &PathBuf, words: &[&str]) -> Result<String, Failed> {
+    fn succeed(&self, program: &Path, words: &[&str]) -> Result<String, Failed> {
         let ended = self.run(program, words)?;
         ensure(ended.succeeded(), || format!("{words:?}: {}", ended.summary()))?;
         Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
@@ -178,7 +178,7 @@ fn check(program: &Program) -> Outcome {
     let call = ["--device=local-sync", &function].into_iter().chain(inputs.iter().map(String::as_str));
     let call: Vec<_> = call.collect();
     let compiler = format!("--compiler={}", work.compiler.display());
-    let results = |tool: &PathBuf, words: &[&str]| {
+    let results = |tool: &Path, words: &[&str]| {
         let printed = work.succeed(tool, &[&call[..], words].concat())?;
         let at = printed.find("result[0]").ok_or_else(|| format!("{words:?} prints no result: {printed}"))?;
         Ok::<_, Failed>(printed[at..].to_owned())

@@ -66,6 +66,19 @@ fn workgroup_counts_that_depend_on_sizes_are_computed_or_not_known() {
     }
     let ran = run(&compare, &[]);
     assert!(ran.stdout.contains("\nright "), "{}{}", ran.stdout, ran.stderr);
+    // A kernel of an author gets the captured count, also next to a baseline that needs another one.
+    let stub = ["rehal", "kernel", "stub", "--no_run", "c.ireereplay", "-o", "kernel.c"];
+    assert_eq!(work.run(&stub).status, Some(0));
+    let text = fs::read_to_string(work.path("kernel.c")).unwrap();
+    let body = "if (workgroup_count != 1) return 1; float sum = 0; (void)binding_1; \
+                for (int k = 0; k < 64; ++k) sum += binding_0[i / 32 * 64 + k] * binding_1[k * 32 + i % 32]; \
+                binding_2[i] = sum;";
+    let text =
+        text.replace("// Compute item i here.", body).replace("return 1;  // It has", "return 0;  // It has");
+    work.write("kernel.c", &text);
+    let [.., with_kernel, _, _] = verbs("kernel.c");
+    let ran = run(&with_kernel, &["--baseline=variant.mlir"]);
+    assert!(ran.stdout.contains("\nright "), "{}{}", ran.stdout, ran.stderr);
     let ran = run(&module, &[]);
     assert!(
         ran.status == Some(1) && ran.stderr.contains("and the module computes another count"),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rehal_base::{Error, Range, Result};
-use rehal_hal::DeviceGroup;
+use rehal_hal::{DeviceGroup, NeededWorkgroups};
 use rehal_replay::{
     Observer, Plan, PlanOptions, PlannedBinding, PlannedDispatch, RecordLocation, Replay, ReplayOptions,
-    Slice, SliceOptions, SliceSet,
+    Slice, SliceOptions, SliceSet, Substitution,
 };
 
 use super::bound::{Bound, Watched};
@@ -26,6 +26,8 @@ const MAX_OCCURRENCES: usize = 8;
 pub(super) struct ShapeSlice {
     pub plan: Arc<Plan>,
     pub shape: ComparedShape,
+    /// Its workgroups, unless a buffer has their count.
+    workgroup_count: Option<[u32; 3]>,
     /// What is bound to it, as far as it can be read.
     bindings: Vec<PlannedBinding>,
     bound: Vec<Bound>,
@@ -43,8 +45,25 @@ impl ShapeSlice {
     pub(super) fn replay(&self, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Replay> {
         let used = devices.devices().iter().take(self.plan.device_count()).cloned().collect();
         let executable_label = Some(format!("executable {}", self.captured.executable_id));
-        let options = options.clone().executable_label(executable_label);
+        let mut options = options.clone().executable_label(executable_label);
+        self.state_workgroups(&mut options);
         Replay::new(self.plan.clone(), &DeviceGroup::new(used)?, &options)
+    }
+
+    /// A slice that was cut with a baseline has the count of that. Replacements that need the count of the
+    /// capture get it stated: whether it is known has been found in the whole capture.
+    fn state_workgroups(&self, options: &mut ReplayOptions) {
+        let Some(count) = self.captured.workgroup_count.filter(|it| self.workgroup_count != Some(*it)) else {
+            return;
+        };
+        for Substitution { replacement, .. } in &mut options.substitutions {
+            for (_, needed) in &mut replacement.workgroups {
+                if *needed == NeededWorkgroups::Same {
+                    *needed = NeededWorkgroups::Count(count);
+                }
+            }
+            replacement.workgroups.push((None, NeededWorkgroups::Count(count)));
+        }
     }
 
     /// Reads what is bound to the captured kernel before and after it.
@@ -89,6 +108,8 @@ struct Captured {
     place: Place,
     executable_id: u64,
     bindings: Vec<PlannedBinding>,
+    /// In the capture, also if a baseline replaces it.
+    workgroup_count: Option<[u32; 3]>,
 }
 
 impl Captured {
@@ -100,7 +121,13 @@ impl Captured {
             occurrence: it.occurrence,
             ..Place::default()
         };
-        Self { location: it.location, place, executable_id: it.executable.id, bindings: it.bindings.to_vec() }
+        Self {
+            location: it.location,
+            place,
+            executable_id: it.executable.id,
+            bindings: it.bindings.to_vec(),
+            workgroup_count: it.workgroup_count,
+        }
     }
 }
 
@@ -148,7 +175,7 @@ impl ShapeKey {
 /// Cuts a slice of each shape, all of them in a single replay, unless their inputs are zeros.
 pub(super) fn cut(captured: &Replay, subject: &CompareSubject) -> Result<Vec<ShapeSlice>> {
     let mut pending: Vec<_> =
-        (0..).zip(captured_dispatches(captured.plan(), &subject.shapes)?).collect::<Vec<(usize, _)>>();
+        (0..).zip(captured_dispatches(&subject.plan, &subject.shapes)?).collect::<Vec<(usize, _)>>();
     let mut slices: Vec<Option<ShapeSlice>> = subject.shapes.iter().map(|_| None).collect();
     while !pending.is_empty() {
         let mut next: Vec<(usize, Captured)> = Vec::new();
@@ -187,15 +214,17 @@ fn cut_dispatches(
         let bytes = std::mem::take(&mut *memory.0.lock()).into_inner();
         let plan = Plan::compile(bytes, PlanOptions::default())
             .map_err(|error| error.context(format!("the slice of record #{}", captured.location.ordinal)))?;
-        let mut bindings = Vec::new();
+        let (mut bindings, mut workgroup_count) = (Vec::new(), None);
         plan.dispatches(|it| {
             bindings = it.bindings.to_vec();
+            workgroup_count = it.workgroup_count;
             Ok(())
         })?;
         let shape = subject.shapes[index].clone();
         let mut slice = ShapeSlice {
             plan: Arc::new(plan),
             shape,
+            workgroup_count,
             bindings,
             bound: Vec::new(),
             has_only_zeros: false,
