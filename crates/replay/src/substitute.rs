@@ -133,7 +133,7 @@ impl Replacement {
     }
 
     /// What errors call it.
-    pub fn place(&self) -> String {
+    fn place(&self) -> String {
         match (&self.name, &self.code) {
             (Some(name), _) => format!("'{name}'"),
             (None, Code::File(path)) => format!("'{}'", path.display()),

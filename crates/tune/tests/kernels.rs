@@ -273,9 +273,13 @@ fn plain_functions_become_libraries() {
         let shapes: Vec<_> =
             library.functions.iter().map(|it| (it.name.as_str(), it.constant_count)).collect();
         assert_eq!((shapes, library.constant_count), (vec![("f", 1), ("g", 0)], 2));
-        // Only then it has what it needs.
-        let needs_none = rehal_local::executable::elf::Image::parse(&built.bytes).is_ok();
-        assert_eq!(needs_none, is_for_module);
+        // Without libraries, since it can be a part of an embedded image.
+        assert!(rehal_local::executable::elf::Image::parse(&built.bytes).is_ok());
+        let with = both.replace("b[0] = a[0]", "b[0] = __builtin_erff(a[0])");
+        let built = build(&with, &options).2.unwrap();
+        assert!(rehal_local::executable::elf::Image::parse(&built.bytes).is_err());
+        let is_linked = built.bytes.windows(9).any(|it| it == b"libm.so.6");
+        assert_eq!(is_linked, !is_for_module);
     }
     // One of them, by any name if only that is meant.
     let (_directory, _, built) = build("void g(float *a, float *b) {}", &options);

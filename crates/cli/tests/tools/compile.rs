@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 use testing::TWO_FUNCTIONS;
 
-use crate::common::{Ran, Scratch, command, fail, fixture, ran};
+use crate::common::{Ran, Scratch, command, fixture, ran};
 
 pub(crate) const DOUBLE: &str = "double_dispatch_0";
 
@@ -638,24 +638,18 @@ fn sources_that_cannot_be_called_are_refused_before_they_are_compiled() {
 }
 
 #[test]
-fn files_of_functions_do_not_replace_an_executable_of_a_module() {
+fn dispatches_replace_functions_of_a_linked_module() {
     let work = Work::new();
     work.compile(&["--iree-hal-dump-executable-sources-to=s"]);
-    // Nothing is compiled before.
-    let words = ["rehal", "substitute", "p.vmfb", "-o", "new.vmfb", "--compiler=nothing"];
-    let [double, both] =
-        ["s/my_double_dispatch_0.mlir", "s/my_add_dispatch_0.mlir' and 's/my_double_dispatch_0.mlir"];
-    for (flag, message) in [
-        ("--executable=all=s".to_owned(), format!("'{both}' replace functions of one executable")),
-        (
-            format!("--executable={DOUBLE}={double}"),
-            format!("'{double}' replaces function 'double_dispatch_0_"),
-        ),
+    let edited = work.edited("s", "", "arith.addf", "arith.mulf").replace("--substitute", "--executable");
+    for (flag, results) in [
+        ("--executable=all=s", ["2", "3xf32=3 3 3"]),
+        (&edited, ["1", "3xf32=3 3 3"]),
+        ("--executable=my_add_dispatch_0=s/my_add_dispatch_0.mlir", ["2", "3xf32=3 3 3"]),
     ] {
-        let ran = work.run(&[&words[..], &[&flag]].concat());
-        let is_clear = ran.stderr.contains(&message)
-            && ran.stderr.contains("at: executable 1 of the module, 'my_linked'");
-        assert!(ran.status == Some(1) && is_clear, "{}", ran.stderr);
+        let ran = work.run(&["rehal", "substitute", "p.vmfb", "-o", "new.vmfb", flag]);
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        assert_eq!(work.results("new.vmfb"), results, "{flag}");
     }
     let words = ["iree-run-module", "--module=p.vmfb", "--function=double", "--input=4x8xf32=3"];
     let ran = work.run(&[&words[..], &["--executable_substitution=all=s"]].concat());
@@ -739,17 +733,32 @@ fn binaries_replace_executables_wherever_they_are_from() {
 }
 
 #[test]
-fn the_code_of_a_module_keeps_its_format() {
+fn spirv_goes_into_the_container_of_a_module() {
     let scratch = Scratch::new();
     let output = scratch.path("new.vmfb");
     let module = fixture("vulkan/modules/add4.vmfb");
-    let executable = format!("--executable=1={}", fixture("vulkan/executables/add4_swapped.0.spv"));
-    let said = fail(&["rehal", "substitute", &module, &executable, "-o", &output.display().to_string()]);
+    let substitute = |file: &str| {
+        let executable = format!("--executable=1={}", fixture(&format!("vulkan/executables/{file}")));
+        let output = output.display().to_string();
+        ran(command("rehal").args(["substitute", &module, &executable, "-o", &output]).output().unwrap())
+    };
+    let other = substitute("add4_swapped.1.spv");
     assert!(
-        said.contains("has the format 'vulkan-spirv-raw', and the executable 'vulkan-spirv-fb'"),
-        "{said}"
+        other.status == Some(1) && other.stderr.contains("the SPIR-V has entry points mul"),
+        "{}",
+        other.stderr
     );
     assert!(!output.exists());
+    let own = substitute("add4_swapped.0.spv");
+    assert!(own.status == Some(0) && own.stdout.contains("vulkan-spirv-fb"), "{}", own.stderr);
+    let listed = print_executables(&output);
+    assert!(listed.contains("add_dispatch_0_elementwise_4_f32"), "{listed}");
+}
+
+fn print_executables(module: &Path) -> String {
+    let ran = ran(command("rehal").arg("executables").arg(module).output().unwrap());
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    ran.stdout
 }
 
 #[test]

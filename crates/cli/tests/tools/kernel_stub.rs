@@ -395,9 +395,9 @@ fn replacements_that_do_not_fit_are_refused_with_what_to_do() {
     let other = scratch.file("other.c", "int other(void) { return 0; }\n");
     for error in refused(&native, &other) {
         for part in [
-            "; the library does not define 'iree_hal_executable_library_query'\n",
-            &format!("substitute '{other}' for function '{ADD}' of executable 4"),
-            "begin with a stub of the kernel",
+            &format!("; a function of '{other}' has other parameters\n"),
+            &format!("the substitute for function or executable '{ADD}'"),
+            "define void other(void *binding_0, void *binding_1, void *binding_2), or begin with a stub of the kernel",
         ] {
             assert!(error.contains(part), "{part}: {error}");
         }

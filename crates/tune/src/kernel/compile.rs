@@ -36,9 +36,10 @@ pub struct CompilerOptions {
 }
 
 impl CompilerOptions {
-    /// Whether the code is linked without libraries.
-    fn is_self_contained(&self) -> bool {
-        self.is_for_module && self.functions.iter().any(|it| it.format.starts_with("embedded-elf-"))
+    /// Whether the code may become a part of an embedded ELF executable, which has no libraries. It is linked
+    /// alike for a replay, so that it is measured where it will be.
+    fn is_for_embedded(&self) -> bool {
+        self.functions.iter().any(|it| it.format.starts_with("embedded-elf-"))
     }
 
     /// Whether the code may have the instructions of this machine.
@@ -192,8 +193,28 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// Compiles and links some inputs.
+    /// Compiles and links some inputs: without libraries if the code may become a part of an embedded ELF
+    /// executable, and needs none.
     fn link(&self, inputs: &[OsString]) -> Result<KernelLibrary> {
+        let is_c = self.input.language() == KernelLanguage::C;
+        if !is_c || !self.options.is_for_embedded() {
+            return self.link_with(inputs, false);
+        }
+        let libraries = |it: &KernelLibrary| dialect::needed_symbols(&it.bytes);
+        let built = match self.link_with(inputs, true) {
+            Ok(built) if libraries(&built).iter().any(|it| dialect::MEMORY.contains(&it.as_str())) => {
+                self.link_with(&[inputs, &[self.memory()?.into()]].concat(), true)
+            }
+            built => built,
+        };
+        match built {
+            Ok(built) if self.options.is_for_module || libraries(&built).is_empty() => Ok(built),
+            Err(error) if self.options.is_for_module => Err(error),
+            _ => self.link_with(inputs, false),
+        }
+    }
+
+    fn link_with(&self, inputs: &[OsString], is_self_contained: bool) -> Result<KernelLibrary> {
         let (language, options) = (self.input.language(), self.options);
         let library = self.directory.path().join("kernel.so");
         let (mut job, name) = compiler(language, options)?;
@@ -207,10 +228,8 @@ impl Build<'_> {
                 job.arguments.extend(RUST_CODEGEN.map(OsString::from));
             }
         }
-        let is_self_contained = language == KernelLanguage::C && options.is_self_contained();
         job.arguments.extend(inputs.iter().cloned());
         if is_self_contained {
-            job.arguments.push(self.memory()?.into());
             job.arguments.extend(SELF_CONTAINED.map(OsString::from));
         }
         job.arguments.extend(["-o".into(), library.clone().into()]);
@@ -256,7 +275,8 @@ impl Build<'_> {
             );
             let expected: Vec<_> =
                 calls.iter().map(|it| dialect::prototype(&it.called.info, &it.symbol)).collect();
-            Error::new(error.code(), message).advise(format!("define {}", expected.join("; ")))
+            Error::new(error.code(), message)
+                .advise(format!("define {}, or begin with a stub of the kernel", expected.join("; ")))
         })?;
         let called_once = calls.iter().map(|it| it.called.info.name.clone()).collect();
         Ok(KernelLibrary { called_once, ..built })
@@ -339,7 +359,6 @@ pub fn build_substitutes(
         let functions = CalledFunction::selected(&substitution.selector, &options.functions);
         let options = CompilerOptions { functions, ..options.clone() };
         let mut called_once = Vec::new();
-        let name = substitution.replacement.place();
         substitute_sources(std::slice::from_mut(substitution), |source| {
             let built = build_kernel(source, &options)?;
             if !built.messages.trim().is_empty() {
@@ -347,7 +366,7 @@ pub fn build_substitutes(
             }
             called_once = built.called_once;
             if let [function, ..] = &called_once[..] {
-                messages(source, &starts(&name, function));
+                messages(source, &starts(source, function));
             }
             Ok(Some(built.bytes))
         })?;
@@ -363,9 +382,10 @@ pub fn build_substitutes(
 
 /// What a plain function may not expect: where the compiler makes the call, it knows the source of the
 /// dispatch.
-fn starts(name: &str, function: &str) -> String {
+fn starts(source: &Path, function: &str) -> String {
+    let source = source.display();
     format!(
-        "note: {name}: '{function}' gets the start of each binding; in a program that is compiled with it, it gets the part \
+        "note: '{source}': '{function}' gets the start of each binding; in a program that is compiled with it, it gets the part \
          that the dispatch accesses, which may begin later"
     )
 }

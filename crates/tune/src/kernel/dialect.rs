@@ -50,6 +50,16 @@ impl KernelDialect {
     }
 }
 
+/// What compilers call without being asked.
+pub(super) const MEMORY: [&str; 4] = ["memcpy", "memmove", "memset", "memcmp"];
+
+/// The symbols of other libraries that a shared library needs.
+pub(super) fn needed_symbols(bytes: &[u8]) -> Vec<String> {
+    let Ok(file) = ElfFile64::<LittleEndian>::parse(bytes) else { return Vec::new() };
+    let needed = file.dynamic_symbols().filter(|it| it.is_undefined() && !it.is_weak());
+    needed.filter_map(|it| it.name().ok()).filter(|it| !it.is_empty()).map(str::to_owned).collect()
+}
+
 /// A function that is called, and the one of the file that it calls.
 pub(super) struct PlainCall<'a> {
     pub(super) called: &'a CalledFunction,
@@ -83,7 +93,7 @@ pub(super) fn calls<'a>(
             let what = if defined.is_empty() { "no function".to_owned() } else { listed(defined) };
             let message = format!("'{shown}' defines {what}, not {}", listed(&names));
             Err(Error::invalid_argument(message)
-                .advise(format!("define {declared}, or the library of kernels of a stub")))
+                .advise(format!("define {declared}, or begin with a stub of the kernel")))
         }
         _ => Ok(calls),
     }
