@@ -19,7 +19,7 @@ pub fn with_spirv(executable: &[u8], spirv: &[u8]) -> Option<Result<Vec<u8>>> {
 fn replace(executable: &[u8], spirv: &[u8]) -> Result<Vec<u8>> {
     let read = |bytes: &[u8]| {
         let format = infer(bytes).ok_or_else(|| Error::incompatible("the bytes are not code for Vulkan"))?;
-        Ok::<_, Error>(Image::read(format, bytes)?)
+        Image::read(format, bytes)
     };
     let (own, other) = (read(executable)?, read(spirv)?);
     let has = |name: &str| other.pipelines.iter().any(|it| it.entry_point == name);
