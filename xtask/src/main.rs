@@ -19,6 +19,7 @@ mod run;
 mod setup;
 mod test;
 mod tidy;
+mod zig;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

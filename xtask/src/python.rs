@@ -4,6 +4,7 @@
 //! environment of their own, whose packages `crates/python/requirements.txt` pins.
 
 use crate::dist::succeed;
+use crate::zig::Zig;
 use crate::{NotRun, Outcome, packages, root, run, setup};
 use std::error::Error;
 use std::fs;
@@ -15,12 +16,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// The crate with the sources of the package.
 const CRATE: &str = "crates/python";
 
-/// What builds a wheel: for an old C library, the linker is that of Zig.
-const WHEEL_PACKAGES: [&str; 3] = ["maturin==1.16.0", "cargo-zigbuild==0.24.1", "ziglang==0.17.1"];
-
-/// The target of a wheel, with the C library that manylinux_2_28 has.
+/// The target of a wheel.
 const WHEEL_TARGET: &str = "x86_64-unknown-linux-gnu";
-const WHEEL_LIBC: &str = "2.28";
 
 /// The most bytes of a wheel.
 const MAX_WHEEL_BYTES: u64 = 12_000_000;
@@ -51,26 +48,17 @@ pub fn test() -> Outcome {
 /// Builds the program and a wheel that has it, into `to`.
 pub fn wheel(to: &Path) -> Outcome {
     let root = root();
-    let python = environment("wheel", |python| {
-        python.args(WHEEL_PACKAGES);
-    })?;
-    let bin = python.parent().ok_or("an environment has a directory of programs")?.to_owned();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths([bin.clone()].into_iter().chain(std::env::split_paths(&path)))?;
-    let mut zig = Command::new(bin.join("cargo-zigbuild"));
-    zig.args(["zigbuild", "--quiet", "--release", "--package", "rehal-cli", "--bin", "rehal"]);
-    zig.args(["--target", &format!("{WHEEL_TARGET}.{WHEEL_LIBC}")]);
-    succeed(zig.env("PATH", &path).current_dir(&root))?;
+    let zig = Zig::find()?;
+    let program = zig.build(WHEEL_TARGET, "release", &run::REHAL)?.join("rehal");
     let scripts = root.join(CRATE).join("data/scripts");
     fs::create_dir_all(&scripts)?;
-    let program = run::target().join(WHEEL_TARGET).join("release/rehal");
     fs::copy(&program, scripts.join("rehal")).map_err(|error| format!("{}: {error}", program.display()))?;
     fs::create_dir_all(to)?;
-    let mut maturin = Command::new(bin.join("maturin"));
+    let mut maturin = zig.tool("maturin");
     maturin.args(["build", "--quiet", "--zig", "--locked", "--target", WHEEL_TARGET]);
     maturin.args(["--compatibility", "manylinux_2_28", "--out"]).arg(to);
     maturin.arg("--manifest-path").arg(root.join(CRATE).join("Cargo.toml"));
-    let built = succeed(maturin.env("PATH", &path).current_dir(&root));
+    let built = succeed(&mut maturin);
     fs::remove_dir_all(root.join(CRATE).join("data"))?;
     built?;
     let name = format!("rehal-{}-cp310-abi3-manylinux_2_28_x86_64.whl", packages::version(&root)?);
@@ -84,7 +72,7 @@ pub fn wheel(to: &Path) -> Outcome {
 }
 
 /// The interpreter of an environment with packages, which is made again if these change.
-fn environment(name: &str, packages: impl Fn(&mut Command)) -> Result<PathBuf> {
+pub fn environment(name: &str, packages: impl Fn(&mut Command)) -> Result<PathBuf> {
     let directory = run::target().join("python").join(name);
     let python = directory.join("bin/python");
     let mut pip = Command::new(&python);

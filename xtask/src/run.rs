@@ -32,10 +32,13 @@ pub fn build_tools(profile: &str) -> Result<PathBuf, Box<dyn Error>> {
     build(profile, &["--bins"])
 }
 
-/// Builds `rehal` alone, which has the verbs of all tools. Returns its directory.
+/// Builds `rehal` alone. Returns its directory.
 pub fn build_rehal(profile: &str) -> Result<PathBuf, Box<dyn Error>> {
     build(profile, &["--bin", "rehal"])
 }
+
+/// Arguments of Cargo that select `rehal` alone, which has the verbs of all tools.
+pub const REHAL: [&str; 4] = ["--package", "rehal-cli", "--bin", "rehal"];
 
 fn build(profile: &str, which: &[&str]) -> Result<PathBuf, Box<dyn Error>> {
     let root = root();

@@ -1,11 +1,13 @@
 //! `cargo xtask dist`: a Debian package, a tarball and a container file, of the release profile; a tarball of
-//! the C library, of the profile `capi`, which unwinds; or a wheel.
+//! the C library, of the profile `capi`, which unwinds; or a wheel. All are built for the same old C library
+//! of the system (`zig.rs`).
 //!
 //! A package has the one program, completions, manual pages, the licence and the README. The links of IREE's
 //! names are not in it, since a Python package of IREE may own them: `rehal tools --install DIR` makes them.
 //! All files have the time of the commit, so that two runs write the same bytes.
 
-use crate::{Outcome, packages, python, root, run, setup};
+use crate::zig::{self, Zig};
+use crate::{Outcome, packages, python, root, run};
 use std::error::Error;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -18,17 +20,23 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 #[path = "../../../crates/cli/src/names.rs"]
 mod names;
 
-/// A processor: its target, its name in Debian, and its C compiler.
+/// A processor: its target, and its name in Debian.
 struct Platform {
     target: &'static str,
     debian: &'static str,
-    compiler: &'static str,
 }
 
 const PLATFORMS: [Platform; 2] = [
-    Platform { target: "x86_64-unknown-linux-gnu", debian: "amd64", compiler: "x86_64-linux-gnu-gcc" },
-    Platform { target: "aarch64-unknown-linux-gnu", debian: "arm64", compiler: "aarch64-linux-gnu-gcc" },
+    Platform { target: "x86_64-unknown-linux-gnu", debian: "amd64" },
+    Platform { target: "aarch64-unknown-linux-gnu", debian: "arm64" },
 ];
+
+impl Platform {
+    /// Whether it is this machine's.
+    fn is_host(&self) -> bool {
+        self.target.starts_with(std::env::consts::ARCH)
+    }
+}
 
 /// What is packaged, and where.
 struct Dist {
@@ -40,7 +48,7 @@ struct Dist {
     to: PathBuf,
 }
 
-/// Builds and packages the program for each platform that has a compiler here.
+/// Builds and packages the program for each platform that has a standard library of Rust here.
 pub fn main(arguments: &[String]) -> Outcome {
     let (mut profile, mut to) = ("release", root().join("target/dist"));
     let mut is_wheel = false;
@@ -61,19 +69,23 @@ pub fn main(arguments: &[String]) -> Outcome {
         return python::wheel(&to);
     }
     let version = packages::version(&root())?;
-    let host = run::build_rehal(profile)?.join("rehal");
     fs::create_dir_all(&to)?;
-    let dist = Dist { version, host: host.clone(), time: commit_time(), to };
+    let zig = Zig::find()?;
+    let build = |platform: &Platform| {
+        let program = zig.build(platform.target, profile, &run::REHAL)?.join("rehal");
+        zig::needed_libc(&fs::read(&program)?)?;
+        Ok::<_, Box<dyn Error>>(program)
+    };
+    let host = PLATFORMS.iter().find(|it| it.is_host()).ok_or("packages are for other processors")?;
+    let dist = Dist { version, host: build(host)?, time: commit_time(), to };
     for platform in &PLATFORMS {
-        let is_host = platform.target.starts_with(std::env::consts::ARCH);
-        let program = if is_host { Ok(host.clone()) } else { build(platform, profile) };
+        let program = if platform.is_host() { Ok(dist.host.clone()) } else { build(platform) };
         match program {
             Ok(program) => dist.package(platform, &program)?,
-            Err(why) if is_host => return Err(why),
             Err(why) => println!("dist: no package for {}: {why}", platform.target),
         }
     }
-    let library = build_library()?;
+    let library = build_library(&zig, host)?;
     println!("dist: {}", dist.library(&library)?.display());
     fs::write(dist.to.join("Containerfile"), include_str!("Containerfile"))?;
     println!("dist: {}", dist.to.join("Containerfile").display());
@@ -81,11 +93,10 @@ pub fn main(arguments: &[String]) -> Outcome {
 }
 
 /// Builds the C library for this machine. Returns the directory that it is in.
-fn build_library() -> Result<PathBuf> {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["build", "--quiet", "--package", "rehal-capi", "--features", "vulkan", "--profile", "capi"]);
-    succeed(cargo.current_dir(root()))?;
-    Ok(run::target().join("capi"))
+fn build_library(zig: &Zig, host: &Platform) -> Result<PathBuf> {
+    let built = zig.build(host.target, "capi", &["--package", "rehal-capi", "--features", "vulkan"])?;
+    zig::needed_libc(&fs::read(built.join("librehal_capi.so"))?)?;
+    Ok(built)
 }
 
 /// The number in the soname of the C library, which the build script of its crate sets.
@@ -93,26 +104,6 @@ const INTERFACE: u32 = 0;
 
 /// What the static library needs of the system.
 const SYSTEM_LIBRARIES: &str = "-lpthread -ldl -lm -lc -lgcc_s";
-
-/// Builds the program for another processor.
-fn build(platform: &Platform, profile: &str) -> Result<PathBuf> {
-    let Platform { target, compiler, .. } = platform;
-    if !setup::answers(compiler, &["--version"]) {
-        return Err(format!("{compiler} is missing, which links it").into());
-    }
-    let variable = target.replace('-', "_");
-    let status = Command::new("cargo")
-        .args(["build", "--quiet", "--package", "rehal-cli", "--bin", "rehal"])
-        .args(["--target", target, "--profile", profile])
-        .env(format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase()), compiler)
-        .env(format!("CC_{variable}"), compiler)
-        .current_dir(root())
-        .status()?;
-    if !status.success() {
-        return Err("it does not build".into());
-    }
-    Ok(run::target().join(target).join(profile).join("rehal"))
-}
 
 /// The time of the commit, or 0 without a repository.
 fn commit_time() -> String {
@@ -151,7 +142,7 @@ impl Dist {
 
     fn control(&self, platform: &Platform, program: &Path) -> Result<String> {
         let bytes = fs::read(program)?;
-        let libc = newest_glibc(&bytes).ok_or("the program names no version of the C library")?;
+        let libc = zig::needed_libc(&bytes)?;
         Ok(format!(
             "Package: rehal\nVersion: {}\nArchitecture: {}\nMaintainer: The authors of rehal <rehal@localhost>\n\
              Section: devel\nPriority: optional\nInstalled-Size: {}\nDepends: libc6 (>= {libc})\n\
@@ -191,8 +182,9 @@ impl Dist {
         copy(&root().join("LICENSE"), &tree.join("LICENSE"), 0o644)?;
         let description = format!(
             "prefix=${{pcfiledir}}/../..\nName: rehal\n\
-             Description: records, replays and runs what programs give to accelerators\nVersion: {}\n\
-             Cflags: -I${{prefix}}/include\nLibs: -L${{prefix}}/lib -lrehal\nLibs.private: {SYSTEM_LIBRARIES}\n",
+             Description: records, replays and runs what programs give to accelerators (glibc {} or later)\n\
+             Version: {}\nCflags: -I${{prefix}}/include\nLibs: -L${{prefix}}/lib -lrehal\nLibs.private: {SYSTEM_LIBRARIES}\n",
+            zig::LIBC,
             self.version
         );
         write(&lib.join("pkgconfig/rehal.pc"), &description)?;
@@ -250,18 +242,6 @@ impl Dist {
         }
         Ok(String::from_utf8(output.stdout)?)
     }
-}
-
-/// The newest version of the GNU C library that a program asks for, such as 2.34.
-fn newest_glibc(program: &[u8]) -> Option<String> {
-    const PREFIX: &[u8] = b"GLIBC_2.";
-    let starts = program.windows(PREFIX.len()).enumerate().filter(|(_, it)| *it == PREFIX);
-    let minor = |(at, _): (usize, _)| {
-        let digits: Vec<u8> =
-            program[at + PREFIX.len()..].iter().copied().take_while(u8::is_ascii_digit).collect();
-        String::from_utf8(digits).ok()?.parse::<u32>().ok()
-    };
-    starts.filter_map(minor).max().map(|minor| format!("2.{minor}"))
 }
 
 fn write(path: &Path, text: &str) -> Outcome {
