@@ -77,7 +77,10 @@ fn install(directory: &Path, force: bool) -> Result<()> {
     let program = std::env::current_exe().and_then(fs::canonicalize);
     let program = program.map_err(|error| Error::io("finding this program", &error))?;
     let given = directory;
-    fs::create_dir_all(given).map_err(io("creating directory", given))?;
+    if !given.exists() {
+        let created = fs::create_dir_all(given).map_err(io("creating directory", given));
+        created.advise(|| "name another directory")?;
+    }
     let directory = fs::canonicalize(given).map_err(io("opening directory", given))?;
     if !directory.is_dir() {
         return Err(Error::invalid_argument(format!("'{}' is not a directory", given.display()))

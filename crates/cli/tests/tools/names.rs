@@ -175,12 +175,12 @@ fn tools_does_not_replace_the_program_itself() {
 #[test]
 fn tools_names_what_is_wrong_with_its_arguments() {
     let scratch = Scratch::new();
-    let (file, absent) = (scratch.file("file", "x"), scratch.path("absent"));
+    let (file, absent) = (scratch.file("file", "x"), "/dev/null/bin");
     for (words, message) in [
         (&["--install"][..], "--install needs a directory"),
         (&["/tmp"], "'/tmp' is given without --install"),
         (&["--install", "/tmp", "/var"], "takes one directory"),
-        (&["--install", absent.to_str().unwrap()], "opening directory"),
+        (&["--install", absent], "creating directory"),
         (&["--install", &file], "is not a directory"),
         (&["--instal"], "unknown flag '--instal'"),
     ] {
