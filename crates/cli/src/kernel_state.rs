@@ -15,6 +15,13 @@ pub(crate) fn note() {
     let _ = STATE.set(ProcessState::capture());
 }
 
+/// The tool itself has set its umask to this.
+pub(crate) fn expect_umask(umask: u32) {
+    if let Some(state) = STATE.get() {
+        state.expect_umask(umask);
+    }
+}
+
 /// Makes the state what it was, and says what a kernel has changed. For the thread of the tool, before it
 /// writes output and at its end.
 pub(crate) fn restore() {

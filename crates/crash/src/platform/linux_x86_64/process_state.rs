@@ -4,6 +4,10 @@ use std::fs::{File, read_to_string};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// No umask.
+const UNKNOWN: u32 = u32::MAX;
 
 /// The signals whose handlers a process can set.
 const SIGNALS: std::ops::Range<libc::c_int> = 1..32;
@@ -11,7 +15,8 @@ const SIGNALS: std::ops::Range<libc::c_int> = 1..32;
 /// What a process has for all of its threads, and which signals the calling one blocks.
 pub struct ProcessState {
     directory: Option<(File, [u64; 2])>,
-    umask: Option<u32>,
+    /// [`UNKNOWN`] if the system does not say it.
+    umask: AtomicU32,
     blocked: libc::sigset_t,
     actions: Vec<libc::sigaction>,
 }
@@ -23,10 +28,15 @@ impl ProcessState {
         directory.read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY);
         Self {
             directory: directory.open(".").ok().zip(current_directory()),
-            umask: umask(),
+            umask: AtomicU32::new(umask().unwrap_or(UNKNOWN)),
             blocked: blocked(),
             actions: SIGNALS.map(action).collect(),
         }
+    }
+
+    /// The program itself has set its umask to this.
+    pub fn expect_umask(&self, umask: u32) {
+        self.umask.store(umask, Ordering::Relaxed);
     }
 
     /// Makes the state that of the capture again, on the same thread; returns what was different, in words.
@@ -39,9 +49,8 @@ impl ProcessState {
             unsafe { libc::fchdir(directory.as_raw_fd()) };
             changed.push("the working directory");
         }
-        if let Some(umask) = self.umask
-            && self::umask() != self.umask
-        {
+        let umask = self.umask.load(Ordering::Relaxed);
+        if umask != UNKNOWN && self::umask().is_some_and(|it| it != umask) {
             // SAFETY: has no preconditions.
             unsafe { libc::umask(umask) };
             changed.push("the mask of the modes of files (umask)");
