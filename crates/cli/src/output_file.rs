@@ -474,6 +474,34 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), entries(directory.path())), (b"kept".to_vec(), 1));
     }
 
+    /// Whatever ends the process, nothing remains beside the output.
+    #[test]
+    fn a_file_that_is_not_complete_has_no_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        for text in ["1", "2"] {
+            let before = entries(directory.path());
+            output(&path)
+                .write(|sink| {
+                    put(sink, text.as_bytes())?;
+                    assert_eq!(entries(directory.path()), before);
+                    Ok(())
+                })
+                .unwrap();
+            assert_eq!((fs::read_to_string(&path).unwrap().as_str(), entries(directory.path())), (text, 1));
+        }
+        // Where the file system lacks such files.
+        for text in ["3", "4"] {
+            let mut named = Temporary::named(&path, Permissions::from_mode(0o600)).unwrap();
+            named.file().unwrap().write_all(text.as_bytes()).unwrap();
+            assert_eq!(entries(directory.path()), 2);
+            named.persist(&path).unwrap();
+            assert_eq!((fs::read_to_string(&path).unwrap().as_str(), entries(directory.path())), (text, 1));
+        }
+        drop(Temporary::named(&path, Permissions::from_mode(0o600)).unwrap());
+        assert_eq!(entries(directory.path()), 1);
+    }
+
     #[test]
     fn pipes_are_written_and_directories_are_not() {
         let directory = tempfile::tempdir().unwrap();
