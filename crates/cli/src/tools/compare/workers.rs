@@ -290,12 +290,10 @@ fn eprint(text: &str) {
 /// itself if the CPU lacks an instruction or a file was truncated: that says nothing about what the kernel
 /// computes.
 fn is_crash(end: JobEnd) -> bool {
-    /// By which the kernel ends it, and not another process.
-    const CRASHES: [i32; 6] =
-        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
     match end {
         JobEnd::Exited(code) => code == CrashReports::EXIT_STATUS,
-        JobEnd::Signaled(signal) => CRASHES.contains(&signal),
+        // A limit of its time is the machine's.
+        JobEnd::Signaled(signal) => !end.is_killed() && signal != libc::SIGXCPU,
         JobEnd::TimedOut { .. } | JobEnd::Interrupted => false,
     }
 }
@@ -319,7 +317,8 @@ mod tests {
     #[test]
     fn only_what_a_kernel_does_is_a_crash() {
         let (exited, signaled) = (JobEnd::Exited, JobEnd::Signaled);
-        for end in [exited(CrashReports::EXIT_STATUS), signaled(libc::SIGSEGV), signaled(libc::SIGABRT)] {
+        let signals = [libc::SIGSEGV, libc::SIGABRT, libc::SIGALRM, libc::SIGSYS].map(signaled);
+        for end in signals.into_iter().chain([exited(CrashReports::EXIT_STATUS)]) {
             assert!(is_crash(end), "{end:?}");
         }
         let truncated = exited(CrashReports::TRUNCATED_STATUS);
