@@ -38,6 +38,8 @@ const MERGE_EXECUTABLES: Added = (&["merge_executables"], "the reference totals 
 const HISTORY: Added = (&["history", "against"], "the reference keeps no history");
 const SUBSTITUTION: Added =
     (&["executable_substitution"], "the reference replaces executables in replays only");
+const WORKGROUPS: Added =
+    (&["workgroup_count"], "the reference does not ask how many workgroups a replacement needs");
 const RECORDING: Added = (&["device_replay_output"], "the reference's tool for executables does not record");
 const RECORDED_LEDGER: Added = (&["device_replay_ledger", "element_type"], "the reference records no ledger");
 const COMPILER: Added = (
@@ -66,7 +68,10 @@ const OF_DEVICES: [&str; 10] = [
 
 /// The tools with the reference's names, and our additions.
 const TOOLS: [(&str, &[Added]); 11] = [
-    ("iree-run-replay", &[VERSION, RECOVER, REPLAY_ORDER, FILE_WRITES, HOST_READS, LEDGER, COMPILER]),
+    (
+        "iree-run-replay",
+        &[VERSION, RECOVER, REPLAY_ORDER, FILE_WRITES, HOST_READS, LEDGER, WORKGROUPS, COMPILER],
+    ),
     ("iree-dump-replay", &[VERSION, RECOVER]),
     (
         "iree-benchmark-replay",
@@ -81,15 +86,17 @@ const TOOLS: [(&str, &[Added]); 11] = [
             SUMMARY,
             COMPARISON,
             HISTORY,
+            WORKGROUPS,
             COMPILER,
         ],
     ),
-    ("iree-run-module", &[VERSION, SUBSTITUTION, EXTERNAL_PATHS, RECORDED_LEDGER, COMPILER]),
+    ("iree-run-module", &[VERSION, SUBSTITUTION, WORKGROUPS, EXTERNAL_PATHS, RECORDED_LEDGER, COMPILER]),
     (
         "iree-benchmark-module",
         &[
             VERSION,
             SUBSTITUTION,
+            WORKGROUPS,
             EXTERNAL_PATHS,
             RECORDED_LEDGER,
             PERF_COUNTERS,

@@ -436,6 +436,7 @@ fn slower() -> Outcome {
         "--device=vulkan",
         &format!("--function={ADD}"),
         &format!("--with={}", with.display()),
+        SAME,
         "--max_time=20s",
         "--cache=warm",
         &path(&capture.path),
