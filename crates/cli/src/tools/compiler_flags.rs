@@ -181,42 +181,63 @@ impl SubstituteCompiler {
         plan: &Plan,
         devices: &dyn Fn() -> Result<DeviceGroup>,
     ) -> Result<Vec<Substitution>> {
-        if substitutions.is_empty() {
-            return Ok(Vec::new());
+        Ok(self.resolve_both([substitutions, &[]], plan, devices)?.concat())
+    }
+
+    /// The same of two lists. Flags state the workgroups of all together.
+    pub(crate) fn resolve_both(
+        &self,
+        lists: [&[Substitution]; 2],
+        plan: &Plan,
+        devices: &dyn Fn() -> Result<DeviceGroup>,
+    ) -> Result<[Vec<Substitution>; 2]> {
+        let mut all = Vec::new();
+        let mut first_count = 0;
+        for (index, list) in lists.into_iter().enumerate().filter(|(_, list)| !list.is_empty()) {
+            let mut resolved = ResolvedSubstitutions::in_capture(plan, list, devices)?;
+            self.build_unstated(&mut resolved, false)?;
+            all.append(&mut resolved.substitutions);
+            first_count = if index == 0 { all.len() } else { first_count };
         }
-        let mut resolved = ResolvedSubstitutions::in_capture(plan, substitutions, devices)?;
-        self.build(&mut resolved)?;
-        Ok(resolved.substitutions)
+        state_workgroups(&self.workgroups, &mut all)?;
+        let second = all.split_off(first_count);
+        Ok([all, second])
     }
 
     /// Compiles the sources, and notes the files that replace nothing.
     pub(crate) fn build(&self, resolved: &mut ResolvedSubstitutions) -> Result<()> {
-        Self::note_unmatched(resolved);
-        self.build_linked(resolved, false)
-    }
-
-    fn note_unmatched(resolved: &ResolvedSubstitutions) {
-        for path in &resolved.unmatched {
-            output::note(&format!("note: '{}' has the name of no executable", path.display()));
-        }
-    }
-
-    fn build_linked(&self, resolved: &mut ResolvedSubstitutions, is_for_module: bool) -> Result<()> {
-        let mut options = CompilerOptions::default();
-        options.functions.clone_from(&resolved.functions);
-        options.is_for_module = is_for_module;
-        self.compile(&mut resolved.substitutions, &resolved.dispatched, &options)
+        self.build_unstated(resolved, false)?;
+        state_workgroups(&self.workgroups, &mut resolved.substitutions)
     }
 
     /// The same for a module that is written, which keeps how often it calls a function.
     pub(crate) fn build_for_module(&self, resolved: &mut ResolvedSubstitutions) -> Result<()> {
-        Self::note_unmatched(resolved);
-        self.build_linked(resolved, true)
+        self.build_unstated(resolved, true)?;
+        state_workgroups(&self.workgroups, &mut resolved.substitutions)
     }
 
-    /// Compiles the sources, which must be for the bindings of the dispatches. The options are those of
-    /// kernels in C.
+    fn build_unstated(&self, resolved: &mut ResolvedSubstitutions, is_for_module: bool) -> Result<()> {
+        for path in &resolved.unmatched {
+            output::note(&format!("note: '{}' has the name of no executable", path.display()));
+        }
+        let mut options = CompilerOptions::default();
+        options.functions.clone_from(&resolved.functions);
+        options.is_for_module = is_for_module;
+        self.compile_unstated(&mut resolved.substitutions, &resolved.dispatched, &options)
+    }
+
+    /// Compiles the sources. The options are those of kernels in C.
     pub(crate) fn compile(
+        &self,
+        substitutions: &mut [Substitution],
+        options: &CompilerOptions,
+    ) -> Result<()> {
+        self.compile_unstated(substitutions, &[], options)?;
+        state_workgroups(&self.workgroups, substitutions)
+    }
+
+    /// The same of sources that must be for the bindings of the dispatches.
+    fn compile_unstated(
         &self,
         substitutions: &mut [Substitution],
         dispatched: &[DispatchedFunction],
@@ -229,21 +250,22 @@ impl SubstituteCompiler {
         let mut compiler = || checked(&self.setup);
         compile_dispatches(substitutions, dispatched, &self.arguments, &mut compiler, |_, messages| {
             output::note(messages);
-        })?;
-        state_workgroups(&self.workgroups, substitutions)
+        })
     }
 }
 
-/// States the workgroups of replacements.
+/// States the workgroups of replacements: those of a function of the only one, or of the one that it selects.
 pub(crate) fn state_workgroups(
     stated: &[StatedWorkgroups],
     substitutions: &mut [Substitution],
 ) -> Result<()> {
     let is_only = substitutions.len() == 1;
     for StatedWorkgroups { function, needed } in stated {
+        // Whether another has the function is not known here.
         let is_of = |it: &Substitution| match (function, &it.selector) {
-            (Some(function), Selector::Name(name)) => is_only || name == function,
-            _ => true,
+            (None, _) => true,
+            (Some(function), Selector::Name(name)) if name == function => true,
+            (Some(_), _) => is_only,
         };
         let mut is_stated = substitutions.is_empty();
         for Substitution { replacement, .. } in substitutions.iter_mut().filter(|it| is_of(it)) {
@@ -252,7 +274,7 @@ pub(crate) fn state_workgroups(
         }
         if !is_stated {
             let name = function.as_deref().unwrap_or_default().escape_debug();
-            let advice = format!("give --{} the name of a function that is replaced", WORKGROUPS.name());
+            let advice = format!("give --{} the name by which a function is replaced", WORKGROUPS.name());
             return Err(Error::not_found(format!("no replacement is of function '{name}'")).advise(advice));
         }
     }
@@ -323,5 +345,20 @@ mod tests {
         for wrong in ["", "1,2", "1,2,3,4", "=1,2,3", "f=", "f", "-1,1,1", "4294967296,1,1"] {
             assert_eq!(parse(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn workgroups_are_those_of_the_replacement_of_a_function() {
+        let named = |name: &str| Substitution::parse(&format!("{name}=x.so")).unwrap();
+        let state = |value: &str, mut all: Vec<Substitution>| {
+            let stated = [StatedWorkgroups::parse(OsStr::new(value)).ok()?];
+            state_workgroups(&stated, &mut all).ok()?;
+            Some(all.iter().map(|it| it.replacement.workgroups.len()).collect::<Vec<_>>())
+        };
+        assert_eq!(state("same", vec![named("a"), named("b")]), Some(vec![1, 1]));
+        assert_eq!(state("b=same", vec![named("a"), named("b"), named("4")]), Some(vec![0, 1, 0]));
+        assert_eq!(state("f=1,1,1", vec![named("4")]), Some(vec![1]));
+        assert_eq!(state("f=1,1,1", vec![named("a"), named("4")]), None);
+        assert_eq!(state("f=1,1,1", Vec::new()), Some(Vec::new()));
     }
 }

@@ -185,8 +185,9 @@ pub(crate) fn prepare_with(
     let mut replaying = options.replay.clone().keeps_executables(true);
     let devices = options.devices.open()?;
     let open = || Ok(devices.clone());
-    replaying.substitutions = options.compiler.resolve(&replaying.substitutions, &plan, &open)?;
-    let mut added = options.compiler.resolve(with, &plan, &open)?;
+    let lists = [&replaying.substitutions[..], with];
+    let [both, mut added] = options.compiler.resolve_both(lists, &plan, &open)?;
+    replaying.substitutions = both;
     let captured = Replay::new(plan.clone(), &devices, &replaying)?;
     captured.check_executables()?;
     replaying.substitutions.append(&mut added);

@@ -48,7 +48,7 @@ impl Candidate {
         let mut substitutions = [self.substitution(function)];
         let mut options = CompilerOptions::default();
         options.functions = CalledFunction::in_plan(plan);
-        compiler.compile(&mut substitutions, &[], &options)?;
+        compiler.compile(&mut substitutions, &options)?;
         let [Substitution { replacement, .. }] = substitutions;
         Ok(replacement)
     }
