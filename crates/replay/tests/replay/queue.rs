@@ -2,9 +2,11 @@
 
 use rehal_base::StatusCode;
 use rehal_capture::OperationCode as Op;
+use rehal_hal::NeededWorkgroups;
+use rehal_replay::{Replacement, ReplayOptions, Selector, Substitution};
 use zerocopy::little_endian::{U32, U64};
 
-use crate::common::{Bound, CaptureBuilder, FLUSHED, Ran, code, function, range, run, whole};
+use crate::common::{Bound, CaptureBuilder, FLUSHED, Ran, code, function, range, run, run_with, whole};
 
 #[test]
 fn use_after_dealloca_is_an_error() {
@@ -93,6 +95,32 @@ fn an_indirect_dispatch_reads_its_count_on_execution() {
         }
         assert_eq!(counts(&run(&capture.finish()).unwrap()), [[1, 2, 3], [70000, 1, 0]]);
     }
+}
+
+/// What a program writes into a buffer is for its own code: a computed count does not replace it, and one
+/// that is stated does.
+#[test]
+fn a_replacement_of_an_indirect_dispatch_needs_a_stated_count() {
+    let mut capture = CaptureBuilder::new();
+    let (buffer, cache) = (capture.buffer(12), capture.cache());
+    let executable = capture.executable(cache, &code("module", 1, &[function("kernel", 0, 0)]));
+    let mut header = CaptureBuilder::kernel(executable, 0, [0; 3]);
+    header.flags = U32::new(1);
+    header.workgroup_count_ref = range(buffer, 0, 12);
+    capture.update(range(buffer, 0, 12), zerocopy::IntoBytes::as_bytes(&[1_u32, 2, 3].map(U32::new)));
+    capture.dispatch(&header, &[], &[]);
+    let bytes = capture.finish();
+    let replaced = |needed: NeededWorkgroups| {
+        let replacement = Replacement::bytes(code("new", 2, &[function("kernel", 0, 0)]).encode());
+        let replacement = replacement.with_workgroups(Some("kernel"), needed);
+        let substitution = Substitution::new(Selector::Id(executable), replacement);
+        run_with(&bytes, &ReplayOptions::default().substitutions(vec![substitution])).map(|it| counts(&it))
+    };
+    assert_eq!(replaced(NeededWorkgroups::Same).unwrap(), [[1, 2, 3]]);
+    assert_eq!(replaced(NeededWorkgroups::Count([4, 5, 6])).unwrap(), [[4, 5, 6]]);
+    let computed = NeededWorkgroups::Computed(std::sync::Arc::new("=1 -> 0 0 0".parse().unwrap()));
+    let error = replaced(computed).unwrap_err();
+    assert_eq!(error.message(), "its workgroup count is not known: the dispatch reads it from a buffer");
 }
 
 #[test]
