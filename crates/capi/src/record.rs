@@ -196,7 +196,8 @@ pub unsafe extern "C" fn rehal_recorder_wrap(
     // SAFETY: as above.
     guard(|| unsafe {
         let out = out(wrapped)?;
-        *out = handle::new(handle::get(recorder)?.wrap(handle::get(devices)?)?);
+        let devices = handle::get(devices)?;
+        *out = handle::new(handle::using(recorder, |recorder| recorder.wrap(devices))?);
         Ok(())
     })
 }
@@ -207,7 +208,10 @@ pub unsafe extern "C" fn rehal_recorder_scope_begin(
     name: rehal_string_t,
 ) -> *mut rehal_error_t {
     // SAFETY: as above.
-    guard(|| unsafe { handle::get(recorder)?.scope_begin(name.text()?) })
+    guard(|| unsafe {
+        let name = name.text()?;
+        handle::using(recorder, |recorder| recorder.scope_begin(name))
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -216,13 +220,16 @@ pub unsafe extern "C" fn rehal_recorder_scope_end(
     name: rehal_string_t,
 ) -> *mut rehal_error_t {
     // SAFETY: as above.
-    guard(|| unsafe { handle::get(recorder)?.scope_end(name.text()?) })
+    guard(|| unsafe {
+        let name = name.text()?;
+        handle::using(recorder, |recorder| recorder.scope_end(name))
+    })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rehal_recorder_close(recorder: *const rehal_recorder_t) -> *mut rehal_error_t {
     // SAFETY: as above.
-    guard(|| unsafe { handle::get(recorder)?.close() })
+    guard(|| unsafe { handle::using(recorder, Recorder::close) })
 }
 
 #[unsafe(no_mangle)]

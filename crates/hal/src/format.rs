@@ -27,8 +27,8 @@ pub struct ExecutableFormat {
     pub is_host_code: bool,
     /// Whether its functions state their workgroup size.
     pub states_workgroup_sizes: bool,
-    /// Reads the functions of an executable, by ordinal: nothing of it runs, and no device is needed. Fails for
-    /// code of another format, and if the bytes do not tell.
+    /// Reads the functions of an executable, by ordinal: nothing of it runs, and no device is needed. Fails
+    /// for code of another format, and if the bytes do not tell.
     pub functions: ReadFunctions<Result<Vec<FunctionInfo>>>,
     /// Which bindings the functions of an executable may write, if the code tells.
     pub written_bindings: Option<ReadFunctions<WrittenBindings>>,

@@ -49,17 +49,7 @@ impl Prepared {
         replaced: &[u8],
     ) -> Result<Vec<(NeededWorkgroups, String)>> {
         for (layer, part) in layers.iter().zip(&self.parts) {
-            for name in layer.replacement.workgroups.iter().filter_map(|it| it.0.as_deref()) {
-                if part.functions().iter().any(|it| it.name == *name) {
-                    continue;
-                }
-                let (place, name) = (&layer.replacement.place, name.escape_debug());
-                let message = format!(
-                    "the workgroups of function '{name}' are stated, which the code of substitute {place} does not have"
-                );
-                return Err(Error::failed_precondition(message)
-                    .advise("state workgroups by the names of the functions in the code"));
-            }
+            check_stated(layer, part.functions())?;
         }
         let needed = |&(part, ordinal): &(usize, u32)| {
             let name = self.parts[part].functions().get(ordinal as usize).map_or("", |it| &it.name);
@@ -75,6 +65,23 @@ impl Prepared {
     pub(crate) fn function_count(&self) -> usize {
         self.functions.len()
     }
+}
+
+/// Fails if workgroups are stated for a function that the code of a replacement does not have: they may be
+/// meant for one that is dispatched.
+pub(crate) fn check_stated(layer: &Layer<'_>, functions: &[FunctionInfo]) -> Result<()> {
+    for name in layer.replacement.workgroups.iter().filter_map(|it| it.0.as_deref()) {
+        if functions.iter().any(|it| it.name == *name) {
+            continue;
+        }
+        let (place, name) = (&layer.replacement.place, name.escape_debug());
+        let message = format!(
+            "the workgroups of function '{name}' are stated, which the code of substitute {place} does not have"
+        );
+        return Err(Error::failed_precondition(message)
+            .advise("state workgroups by the names of the functions in the code"));
+    }
+    Ok(())
 }
 
 /// Prepares the executable of `op` or its replacements, and checks that the result accepts the arguments of

@@ -379,6 +379,7 @@ impl ProgramSubstitutes {
         for (layer, _) in &selecting {
             let it = layer.replacement.substitute_code(layer.function.is_none());
             functions.push(read(&it).context(|| format!("'{}'", it.place.trim_matches('\'')))?);
+            prepare::check_stated(layer, &functions[functions.len() - 1])?;
             layers.push(*layer);
             code.push(it);
         }

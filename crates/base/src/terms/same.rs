@@ -20,6 +20,9 @@ pub fn same(terms: &Terms, inputs: &[Term], results: &[Term], formula: &Formula)
     let mut known = HashMap::new();
     for _ in 0..MAX_ROUNDS {
         let round = Round::new(terms, inputs, results, formula, &strict, &known);
+        if round.is_contradictory {
+            return false;
+        }
         if round.results.iter().all(|(left, right)| left == right) {
             return true;
         }
@@ -57,6 +60,8 @@ struct Round {
     bounds: HashMap<Term, Bounds>,
     /// Pairs of results.
     results: Vec<(Term, Term)>,
+    /// Whether the formula has no value in the program.
+    is_contradictory: bool,
 }
 
 impl Round {
@@ -101,7 +106,7 @@ impl Round {
         let pairs = results.iter().zip(&formula.results);
         let pairs = pairs.map(|(own, other)| (wrapped(terms[own]), wrapped(of_formula[other.index()])));
         let results = pairs.collect();
-        Self { terms, bounds, results }
+        Self { terms, bounds, results, is_contradictory: to.is_contradictory }
     }
 }
 

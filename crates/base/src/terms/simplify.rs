@@ -10,6 +10,8 @@ pub(super) struct Simplifier {
     terms: Terms,
     /// The least and the greatest value of each.
     ranges: Vec<(i64, i64)>,
+    /// Whether something has no value within what is known of it.
+    pub(super) is_contradictory: bool,
 }
 
 /// The most factors of a product that are sorted.
@@ -30,7 +32,11 @@ impl Simplifier {
     /// Notes what is known of a term.
     pub(super) fn bound(&mut self, term: Term, low: i64, high: i64) {
         let range = &mut self.ranges[term.index()];
-        *range = (range.0.max(low), range.1.min(high));
+        let both = (range.0.max(low), range.1.min(high));
+        match both.0 <= both.1 {
+            true => *range = both,
+            false => self.is_contradictory = true,
+        }
     }
 
     /// The bounds of a node's value, if it has one: it does not overflow.

@@ -166,6 +166,20 @@ fn what_has_no_value_does_not_differ() {
     assert!(!same(&program, &inputs, &[other], &least));
 }
 
+/// The program passes 0 where the formula says that it is at least 1.
+#[test]
+fn what_contradicts_the_bounds_of_a_formula_is_not_the_same() {
+    let quotient = formula(|terms| {
+        let (by, all) = (terms.input(0), terms.input(1));
+        let by = terms.bounded(by, 1, 1 << 40);
+        vec![terms.binary(Operator::CeilDiv, all, by)]
+    });
+    let mut program = Terms::default();
+    let (zero, all) = (program.constant(0), program.unknown());
+    let count = program.binary(Operator::CeilDiv, all, zero);
+    assert!(!same(&program, &[zero, all], &[count], &quotient));
+}
+
 /// Each rule keeps the value: terms of random operations, simplified and evaluated.
 #[test]
 fn simplification_keeps_values() {
@@ -176,7 +190,7 @@ fn simplification_keeps_values() {
         state ^= state << 17;
         (state % below as u64) as usize
     };
-    const OPERATORS: [Operator; 18] = [
+    const OPERATORS: [Operator; 24] = [
         Operator::Add,
         Operator::Sub,
         Operator::Mul,
@@ -195,6 +209,12 @@ fn simplification_keeps_values() {
         Operator::Eq,
         Operator::LtS,
         Operator::LtU,
+        Operator::And,
+        Operator::Shl,
+        Operator::ShrS,
+        Operator::RemS,
+        Operator::RemU,
+        Operator::MaxU,
     ];
     let mut compared = 0;
     for _ in 0..20_000 {

@@ -260,6 +260,12 @@ pub(crate) fn state_workgroups(
     substitutions: &mut [Substitution],
 ) -> Result<()> {
     let is_only = substitutions.len() == 1;
+    // What is stated holds, whatever a compiler says.
+    let is_restated =
+        |name: &Option<String>| stated.iter().any(|it| it.function.is_none() || it.function == *name);
+    for Substitution { replacement, .. } in substitutions.iter_mut() {
+        replacement.workgroups.retain(|(name, _)| !is_restated(name));
+    }
     for StatedWorkgroups { function, needed } in stated {
         // Whether another has the function is not known here.
         let is_of = |it: &Substitution| match (function, &it.selector) {
@@ -360,5 +366,11 @@ mod tests {
         assert_eq!(state("f=1,1,1", vec![named("4")]), Some(vec![1]));
         assert_eq!(state("f=1,1,1", vec![named("a"), named("4")]), None);
         assert_eq!(state("f=1,1,1", Vec::new()), Some(Vec::new()));
+        let mut compiled = named("a");
+        compiled.replacement.workgroups.push((Some("f".into()), NeededWorkgroups::Count([9; 3])));
+        for value in ["f=1,1,1", "1,1,1"] {
+            assert_eq!(state(value, vec![compiled.clone()]), Some(vec![1]), "{value}");
+        }
+        assert_eq!(state("g=1,1,1", vec![compiled]), Some(vec![2]));
     }
 }

@@ -238,13 +238,12 @@ def load(
     timeout: float | None = None,
     **flags: Unpack[_flags.RunModule],
 ) -> Program:
-    """Loads a compiled module (``.vmfb``), from a file or from bytes. Flags are those of ``rehal
-    run-module``.
+    """Loads a compiled module (``.vmfb``), from a file or from bytes.
 
-    Kernels run in another process, which stays until the program is closed; with ``isolation="none"`` in this
-    one, which ends if one crashes. ``device`` is one, or a list for a program of several devices.
-    ``parameters`` has the parameters of each scope: a file, or arrays by name. ``timeout`` limits loading, and
-    each call.
+    Flags are those of ``rehal run-module``. Kernels run in another process, which stays until the program is
+    closed; with ``isolation="none"`` in this one, which ends if one crashes. ``device`` is one, or a list for
+    a program of several devices. ``parameters`` has the parameters of each scope: a file, or arrays by name.
+    ``timeout`` limits loading, and each call.
     """
     return _load(module, device, parameters, isolation, timeout, flags, is_whole=False)
 

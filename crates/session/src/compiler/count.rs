@@ -18,8 +18,11 @@ const MAX_DEPTH: usize = 16;
 /// What the functions of a variant need, of its text before and after the pass that decides it.
 pub(super) fn needed_workgroups(before: &str, after: &str) -> Vec<(String, NeededWorkgroups)> {
     let of = |export: Operation<'_>| {
-        let body = operations(before, "func.func").find(|it| it.name == export.name);
-        let formula = formula(&export, body.map_or("", |it| it.body));
+        let mut bodies = operations(before, "func.func").filter(|it| it.name == export.name);
+        let formula = match (bodies.next(), bodies.next()) {
+            (_, Some(_)) => Err("the source defines the function for several targets".into()),
+            (body, None) => formula(&export, body.map_or("", |it| it.body)),
+        };
         let needed = match formula {
             Ok(formula) => NeededWorkgroups::Computed(Arc::new(formula)),
             Err(why) => NeededWorkgroups::Unknown(why.into()),
@@ -33,7 +36,7 @@ fn formula(export: &Operation<'_>, body: &str) -> Result<Formula, String> {
     let Some(parameters) = argument(export.head, " count(") else {
         return Err("the source does not say it".into());
     };
-    // The device is the first.
+    // The first parameter is the device.
     let parameters = parameters.split(',').skip(1).filter_map(|it| it.split(':').next()).map(str::trim);
     let mut terms = Terms::default();
     let mut body = Scope::new(body);
@@ -43,7 +46,11 @@ fn formula(export: &Operation<'_>, body: &str) -> Result<Formula, String> {
     }
     body.compute(&mut terms, None);
     region.compute(&mut terms, Some(&mut body));
-    let returned = export.body.lines().find_map(|line| line.trim().strip_prefix("hal.return "));
+    let mut returns = export.body.lines().filter_map(|line| line.trim().strip_prefix("hal.return "));
+    let returned = returns.next();
+    if returns.next().is_some() || export.body.lines().any(|line| line.trim().starts_with("^bb")) {
+        return Err("the source decides between several counts by branches".into());
+    }
     let names: Vec<_> = returned.and_then(|it| it.split(" : ").next()).unwrap_or("").split(", ").collect();
     if names.len() != 3 {
         return Err("the source does not compute three numbers".into());
@@ -96,7 +103,7 @@ impl<'t> Scope<'t> {
             return known.clone();
         }
         if depth > MAX_DEPTH {
-            return Err("its computation is not in order".into());
+            return Err("an operand is defined after its use".into());
         }
         let value = match (self.workload.get(name), function) {
             (Some(index), Some(function)) => function.workload_value(*index, terms),
@@ -130,7 +137,7 @@ impl<'t> Scope<'t> {
             }
             let value = self.value(name, terms, None, 0)?;
             if found.is_some_and(|it| it.term != value.term) {
-                return Err(format!("value {index} of its workload is two"));
+                return Err(format!("value {index} of its workload has two definitions"));
             }
             found = Some(value);
         }

@@ -613,8 +613,7 @@ pub(super) fn check_bodies(variant: &ExecutableVariant, path: &dyn Display) -> R
     Err(Error::invalid_argument(message).advise("keep the names of the functions: the program calls them"))
 }
 
-/// Checks that a function is called as the program calls it.
-/// The workgroup count of objects is their author's.
+/// Checks that a function is called as the program calls it. Objects have a workgroup count of their own.
 fn check_function(
     program: &ExecutableFunction,
     file: &ExecutableFunction,

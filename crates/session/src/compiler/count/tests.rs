@@ -112,7 +112,7 @@ fn what_is_not_understood_is_not_known() {
         ),
         ("    hal.return %c1 : index", "three numbers"),
         ("    %0 = arith.extsi %arg1 : i32 to i64\n    hal.return %0, %c1, %c1 : index", "'arith.extsi'"),
-        ("    %0 = arith.addi %0, %c1 : index\n    hal.return %0, %c1, %c1 : index", "not in order"),
+        ("    %0 = arith.addi %0, %c1 : index\n    hal.return %0, %c1, %c1 : index", "defined after its use"),
     ] {
         let needed = needed(&format!("{one}{region}"));
         assert!(matches!(&needed, NeededWorkgroups::Unknown(it) if it.contains(why)), "{needed:?}");
@@ -140,4 +140,30 @@ fn damaged_text_is_read_to_its_end() {
         needed_workgroups(BODY, &text[..end]);
         needed_workgroups(&text[..end], &text);
     }
+}
+
+/// Of a region with branches, no return is the count.
+#[test]
+fn branches_and_several_targets_are_not_known() {
+    let two = "    %c1 = arith.constant 1 : index
+    cf.cond_br %b, ^bb1, ^bb2
+  ^bb1:
+    hal.return %c1, %c1, %c1 : index, index, index
+  ^bb2:
+    hal.return %arg1, %c1, %c1 : index, index, index";
+    assert!(count(two, [4, 0, 4]).unwrap_err().contains("by branches"));
+    let region = "hal.return %arg1, %arg1, %arg1 : index, index, index";
+    assert_eq!(count(region, [4, 0, 4]), Ok([4, 4, 4]));
+    let export = format!(
+        "  hal.executable.export public @f ordinal(0) layout(#hal<constants = 4>) count(%arg0: !hal.device, %arg1: index) \
+         -> (index, index, index) {{\n{region}\n  }}\n"
+    );
+    let found = needed_workgroups(
+        &[BODY, BODY].concat(),
+        &format!("hal.executable.variant public @v {{\n{export}}}\n"),
+    );
+    assert!(
+        matches!(&found[0].1, NeededWorkgroups::Unknown(why) if why.contains("several targets")),
+        "{found:?}"
+    );
 }
