@@ -242,6 +242,23 @@ fn substitutions_of_sources_become_libraries() {
     assert!(error.report().contains("the substitute for function or executable 'f'"), "{error:?}");
 }
 
+/// A stub in Rust divides, and so may panic: what it needs for that is in its code.
+#[test]
+fn rust_goes_into_an_image_without_libraries() {
+    let mut resolved = ResolvedSubstitutions::default();
+    let info = FunctionInfo { binding_count: 1, ..function("f") };
+    resolved.add_functions(3, "embedded-elf-x86_64", std::slice::from_ref(&info), 0);
+    let kernel = ObservedKernel::new(vec![3], "embedded-elf-x86_64", info);
+    let stub = kernel.stub(KernelLanguage::Rust, "k.rs".as_ref(), "a.ireereplay".as_ref()).unwrap();
+    let (_directory, path) = source("k.rs", &stub);
+    let mut options = CompilerOptions::default();
+    options.functions = resolved.functions;
+    options.is_for_module = true;
+    let built = build_kernel(&path, &options).unwrap();
+    assert_eq!(ElfLibrary::read(&built.bytes).unwrap().functions[0].name, "f");
+    assert!(rehal_local::executable::elf::Image::parse(&built.bytes).is_ok());
+}
+
 /// What a source defines decides what is made of it.
 #[test]
 fn plain_functions_become_libraries() {

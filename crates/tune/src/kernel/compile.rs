@@ -197,6 +197,9 @@ impl Build<'_> {
     /// executable, and needs none.
     fn link(&self, inputs: &[OsString]) -> Result<KernelLibrary> {
         let is_c = self.input.language() == KernelLanguage::C;
+        if !is_c && self.options.is_for_module && self.options.is_for_embedded() {
+            return self.link_rust_alone(inputs);
+        }
         if !is_c || !self.options.is_for_embedded() {
             return self.link_with(inputs, false);
         }
@@ -212,6 +215,40 @@ impl Build<'_> {
             Err(error) if self.options.is_for_module => Err(error),
             _ => self.link_with(inputs, false),
         }
+    }
+
+    /// Links the object of a source in Rust without its standard library, of which code without allocations
+    /// needs nothing but panics. These end the process here as well.
+    fn link_rust_alone(&self, inputs: &[OsString]) -> Result<KernelLibrary> {
+        let (object, library) =
+            (self.directory.path().join("kernel.o"), self.directory.path().join("kernel.so"));
+        let (mut job, name) = compiler(KernelLanguage::Rust, self.options)?;
+        job.arguments.extend(RUST_OPTIONS.map(|(name, value)| format!("--{name}={value}").into()));
+        job.arguments.extend(RUST_CODEGEN.map(OsString::from));
+        job.arguments.extend(["-Ccodegen-units=1", "--emit=obj"].map(OsString::from));
+        job.arguments.extend(inputs.iter().cloned());
+        job.arguments.extend(["-o".into(), object.clone().into()]);
+        job.arguments.extend(self.options.flags.iter().cloned());
+        let messages = self.run(job, &name)?;
+        let link = |more: &[OsString]| {
+            let c = CompilerOptions { compiler: None, ..self.options.clone() };
+            let (mut job, name) = compiler(KernelLanguage::C, &c)?;
+            job.arguments.extend(["-shared".into(), object.clone().into()]);
+            job.arguments.extend(SELF_CONTAINED.map(OsString::from));
+            job.arguments.extend(more.iter().cloned());
+            job.arguments.extend(["-o".into(), library.clone().into()]);
+            self.run(job, &name)?;
+            std::fs::read(&library).map_err(|error| Error::io("reading a linked kernel", &error))
+        };
+        let mut bytes = link(&[])?;
+        let needed = dialect::needed_symbols(&bytes);
+        if !needed.is_empty() {
+            let panics = needed.iter().filter(|it| dialect::is_panic(it));
+            let mut more: Vec<OsString> = vec![self.memory()?.into()];
+            more.extend(panics.map(|it| format!("-Wl,--defsym={it}=rehal_trap").into()));
+            bytes = link(&more)?;
+        }
+        Ok(KernelLibrary { bytes, messages, called_once: Vec::new() })
     }
 
     fn link_with(&self, inputs: &[OsString], is_self_contained: bool) -> Result<KernelLibrary> {
@@ -292,7 +329,10 @@ impl Build<'_> {
         let text = include_str!("memory.c.in");
         self.directory
             .explain(std::fs::write(&source, text).map_err(|error| Error::io("writing a source", &error)))?;
-        let (mut job, name) = compiler(KernelLanguage::C, self.options)?;
+        let is_c = self.input.language() == KernelLanguage::C;
+        let compiler_of_c = self.options.compiler.clone().filter(|_| is_c);
+        let options = CompilerOptions { compiler: compiler_of_c, ..self.options.clone() };
+        let (mut job, name) = compiler(KernelLanguage::C, &options)?;
         job.arguments.extend(OF_MEMORY.map(OsString::from));
         job.arguments.extend(["-c".into(), source.into(), "-o".into(), object.clone().into()]);
         self.run(job, &name)?;

@@ -53,6 +53,13 @@ impl KernelDialect {
 /// What compilers call without being asked.
 pub(super) const MEMORY: [&str; 4] = ["memcpy", "memmove", "memset", "memcmp"];
 
+/// Whether a symbol of Rust's core library is a panic: a function that does not return.
+pub(super) fn is_panic(symbol: &str) -> bool {
+    let of_core = symbol.starts_with("_ZN4core") || symbol.starts_with("_RN") && symbol.contains("_4core");
+    let modules = ["9panicking", "13unwrap_failed", "13expect_failed", "_fail"];
+    of_core && modules.iter().any(|it| symbol.contains(it))
+}
+
 /// The symbols of other libraries that a shared library needs.
 pub(super) fn needed_symbols(bytes: &[u8]) -> Vec<String> {
     let Ok(file) = ElfFile64::<LittleEndian>::parse(bytes) else { return Vec::new() };
