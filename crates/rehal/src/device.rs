@@ -22,10 +22,10 @@
 pub use rehal_session::hal::{
     AccessScope, Binding, Buffer, BufferBarrier, BufferParams, BufferRef, BufferUsage, Channel,
     CommandBuffer, CommandBufferMode, CommandBufferParams, CommandCategories, DeviceDescription, DeviceInfo,
-    DeviceSection, Dispatch, DispatchFlags, Driver, DriverRegistry, Event, Executable, ExecutableFormat,
-    File, FunctionInfo, FunctionParameter, HeapStatistics, HostCall, HostCallFlags, HostCallFn, HostFile,
-    Live, Mapping, MemoryAccess, MemoryBarrier, MemoryStatistics, MemoryType, Names, OptionSet,
-    QUEUE_AFFINITY_ANY, Queue, QueueAffinity, Registration, Semaphore, SemaphoreFlags, Timepoint,
+    DeviceSection, Dispatch, DispatchFlags, DispatchLimits, Driver, DriverRegistry, Event, Executable,
+    ExecutableFormat, File, FunctionInfo, FunctionParameter, HeapStatistics, HostCall, HostCallFlags,
+    HostCallFn, HostFile, Live, Mapping, MemoryAccess, MemoryBarrier, MemoryStatistics, MemoryType, Names,
+    OptionSet, QUEUE_AFFINITY_ANY, Queue, QueueAffinity, Registration, Semaphore, SemaphoreFlags, Timepoint,
     WHOLE_BUFFER, WaitCallback, WorkgroupCount, transfer,
 };
 pub use rehal_session::{

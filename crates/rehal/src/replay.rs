@@ -53,8 +53,8 @@ pub use rehal_session::hal::profile::QueueOpKind;
 pub use rehal_session::{
     AccessKind, AccessedRange, Candidate, Code, DispatchOperation, ExecutableCode, ExecutableRecord,
     FastForward, FileContents, FileIdentity, FileRecord, FileRemap, FileSource, FileWrites, FindWritten,
-    HostRead, HostReadLog, Incomplete, LiveBuffers, NeededWorkgroups, Observer, Operation, Overlap, Plan,
-    PlanOptions, PlannedBinding, PlannedDispatch, Race, RaceOperation, RaceOptions, Races, RecordLocation,
-    Replacement, Replay, ReplayOptions, ReplayOrder, Scope, Selector, Substitute, Substitution, Validation,
-    WorkgroupSchedule, WrittenBindings,
+    Formula, FormulaFault, HostRead, HostReadLog, Incomplete, LiveBuffers, NeededWorkgroups, Observer,
+    Operation, Overlap, Plan, PlanOptions, PlannedBinding, PlannedDispatch, Race, RaceOperation, RaceOptions,
+    Races, RecordLocation, Replacement, Replay, ReplayOptions, ReplayOrder, Scope, Selector, Substitute,
+    Substitution, Validation, WorkgroupSchedule, WrittenBindings,
 };

@@ -110,6 +110,7 @@ pub use survey::{
 pub use verdict::{FileState, Verdict};
 pub use written_bindings::written_bindings;
 
+pub use rehal_base::terms::{Formula, FormulaFault};
 pub use rehal_base::{
     Advice, Context, ElementType, Error, FileKind, HostMemory, Numerical, Range, Remedy, Result, StatusCode,
     keep_freed_memory,

@@ -38,6 +38,7 @@ impl Display for FormulaFault {
 
 impl Formula {
     /// What of `terms` these results need. `None` if one depends on an unknown value.
+    #[doc(hidden)]
     pub fn new(terms: &Terms, results: &[Term]) -> Option<Self> {
         let mut is_needed = vec![false; terms.nodes.len()];
         results.iter().for_each(|it| is_needed[it.index()] = true);

@@ -52,6 +52,12 @@ _G0: Options = {
         "dispatch as the compiler dumps it (.mlir), which is compiled first and replaces only the "
         "functions that it has",
     ),
+    "workgroup_count": (
+        "_Text | Sequence[_Text]",
+        "The workgroups that a replacement needs for FUNCTION, or for all its functions, if it is "
+        "not a source of the compiler, which says it: X,Y,Z, or same for those of the replaced "
+        "function",
+    ),
 }
 
 _G1: Options = {
@@ -408,6 +414,12 @@ _G11: Options = {
         "A kernel that the replacements are compared with instead of the captured one: a file as "
         "for --with",
     ),
+    "workgroup_count": (
+        "_Text | Sequence[_Text]",
+        "The workgroups that a replacement needs for FUNCTION, or for all its functions, if it is "
+        "not a source of the compiler, which says it: X,Y,Z, or same for those of the replaced "
+        "function",
+    ),
     "tolerance": (
         "_Text | Sequence[_Text]",
         "Elements of this type that functions whose name matches GLOB write are the same if they "
@@ -506,6 +518,10 @@ _G15: Options = {
         "_Path",
         "Writes the code of each executable to a file of this directory, which is created, and "
         "index.json",
+    ),
+    "force": (
+        "bool",
+        "Replaces files of the directories that have other contents, such as edited ones",
     ),
     "recover": (
         "bool",
@@ -753,6 +769,12 @@ _G23: Options = {
         "dispatch as the compiler dumps it (.mlir), which is compiled first and replaces only the "
         "functions that it has",
     ),
+    "workgroup_count": (
+        "_Text | Sequence[_Text]",
+        "The workgroups that a replacement needs for FUNCTION, or for all its functions, if it is "
+        "not a source of the compiler, which says it: X,Y,Z, or same for those of the replaced "
+        "function",
+    ),
     "replay_file_remap": (
         "_Path | Sequence[_Path]",
         "Replaces a prefix of the paths of external files: a path that starts with CAPTURED starts "
@@ -784,6 +806,12 @@ _G24: Options = {
         "native library, a SPIR-V module, or the source of a kernel in C or Rust (.c, .rs) or a "
         "dispatch as the compiler dumps it (.mlir), which is compiled first and replaces only the "
         "functions that it has",
+    ),
+    "workgroup_count": (
+        "_Text | Sequence[_Text]",
+        "The workgroups that a replacement needs for FUNCTION, or for all its functions, if it is "
+        "not a source of the compiler, which says it: X,Y,Z, or same for those of the replaced "
+        "function",
     ),
     "replay_host_reads": (
         "_Path",
@@ -884,6 +912,12 @@ _G28: Options = {
         "_Path | Sequence[_Path]",
         "Replaces an executable of the modules by a compiled file or a source, as "
         "--replay_executable_substitution does in a replay",
+    ),
+    "workgroup_count": (
+        "_Text | Sequence[_Text]",
+        "The workgroups that a replacement needs for FUNCTION, or for all its functions, if it is "
+        "not a source of the compiler, which says it: X,Y,Z, or same for those of the replaced "
+        "function",
     ),
 }
 
@@ -990,6 +1024,15 @@ _G32: Options = {
 }
 
 _G33: Options = {
+    "workgroup_count": (
+        "_Text | Sequence[_Text]",
+        "The workgroups that a replacement needs for FUNCTION, or for all its functions, if it is "
+        "not a source of the compiler, which says it: X,Y,Z, or same for those of the replaced "
+        "function",
+    ),
+}
+
+_G34: Options = {
     "dispatch": (
         "_Text",
         "Instead of --function: the function that this record dispatches, as dumps, kernels and "
@@ -1028,7 +1071,7 @@ _G33: Options = {
     ),
 }
 
-_G34: Options = {
+_G35: Options = {
     "tolerance": (
         "_Text | Sequence[_Text]",
         "Elements of this type that functions whose name matches GLOB write are the same if they "
@@ -1049,9 +1092,15 @@ _G34: Options = {
         "Workgroups of the replacements may use atomic operations on the same numbers: whether "
         "they depend on each other, which is a race otherwise, is not checked",
     ),
+    "workgroup_count": (
+        "_Text | Sequence[_Text]",
+        "The workgroups that a replacement needs for FUNCTION, or for all its functions, if it is "
+        "not a source of the compiler, which says it: X,Y,Z, or same for those of the replaced "
+        "function",
+    ),
 }
 
-_G35: Options = {
+_G36: Options = {
     "cache": (
         "Literal[\"warm\", \"cold\", \"both\"]",
         "warm: an untimed dispatch of the same kernel precedes each that is timed. cold: the bytes "
@@ -1071,7 +1120,7 @@ _G35: Options = {
     ),
 }
 
-_G36: Options = {
+_G37: Options = {
     "compiler": (
         "_Path",
         "The compiler: an iree-compile, or a virtual environment that has it",
@@ -1090,7 +1139,7 @@ _G36: Options = {
     ),
 }
 
-_G37: Options = {
+_G38: Options = {
     "replay_file_remap": (
         "_Path | Sequence[_Path]",
         "Replaces a prefix of the paths of external files: a path that starts with CAPTURED starts "
@@ -1109,7 +1158,7 @@ _G37: Options = {
     ),
 }
 
-_G38: Options = {
+_G39: Options = {
     "tolerance": (
         "_Text | Sequence[_Text]",
         "Elements of this type that functions whose name matches GLOB write are the same if they "
@@ -1131,7 +1180,7 @@ _G38: Options = {
     ),
 }
 
-_G39: Options = {
+_G40: Options = {
     "against": (
         "_Path",
         "Compares with this ledger, which must be of the same capture",
@@ -1158,6 +1207,12 @@ _G39: Options = {
         "native library, a SPIR-V module, or the source of a kernel in C or Rust (.c, .rs) or a "
         "dispatch as the compiler dumps it (.mlir), which is compiled first and replaces only the "
         "functions that it has",
+    ),
+    "workgroup_count": (
+        "_Text | Sequence[_Text]",
+        "The workgroups that a replacement needs for FUNCTION, or for all its functions, if it is "
+        "not a source of the compiler, which says it: X,Y,Z, or same for those of the replaced "
+        "function",
     ),
     "replay_file_remap": (
         "_Path | Sequence[_Path]",
@@ -1188,7 +1243,7 @@ VERBS: dict[str, Options] = {
     "run": {**_G24, **_G25, **_G4, **_G5, **_G6, **_G7, **_G8, **_G9, **_G10},
     "run-module": {**_G26, **_G27, **_G28, **_G4, **_G29, **_G30, **_G10, **_G5, **_G6, **_G7, **_G8, **_G9},
     "slice": {**_G31, **_G32, **_G10, **_G5, **_G6, **_G7, **_G8},
-    "substitute": {**_G4},
-    "tune": {**_G33, **_G34, **_G35, **_G36, **_G37, **_G5, **_G6, **_G7, **_G8},
-    "verify": {**_G38, **_G39, **_G4, **_G10, **_G5, **_G6, **_G7, **_G8},
+    "substitute": {**_G33, **_G4},
+    "tune": {**_G34, **_G35, **_G36, **_G37, **_G38, **_G5, **_G6, **_G7, **_G8},
+    "verify": {**_G39, **_G40, **_G4, **_G10, **_G5, **_G6, **_G7, **_G8},
 }

@@ -22,6 +22,7 @@ class _G0(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
     replay_executable_substitution: _Path | Sequence[_Path] | None
+    workgroup_count: _Text | Sequence[_Text] | None
 
 class _G1(TypedDict, total=False):
     benchmark_min_time: _Text | None
@@ -117,6 +118,7 @@ class _G10(TypedDict, total=False):
 class _G11(TypedDict, total=False):
     dispatch: _Text | None
     baseline: _Path | None
+    workgroup_count: _Text | Sequence[_Text] | None
     tolerance: _Text | Sequence[_Text] | None
     element_type: _Text | Sequence[_Text] | None
     max_elements: _Integer | None
@@ -143,6 +145,7 @@ class _G14(TypedDict, total=False):
 
 class _G15(TypedDict, total=False):
     binaries_to: _Path | None
+    force: bool | None
     recover: bool | None
 
 class _G16(TypedDict, total=False):
@@ -204,6 +207,7 @@ class _G23(TypedDict, total=False):
     dispatch: _Text | None
     replay_order: Literal["serialized", "captured"] | None
     replay_executable_substitution: _Path | Sequence[_Path] | None
+    workgroup_count: _Text | Sequence[_Text] | None
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
@@ -211,6 +215,7 @@ class _G24(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
     replay_executable_substitution: _Path | Sequence[_Path] | None
+    workgroup_count: _Text | Sequence[_Text] | None
     replay_host_reads: _Path | None
     replay_host_reads_limit_bytes: _Integer | None
 
@@ -238,6 +243,7 @@ class _G28(TypedDict, total=False):
     device_lead_allocator: _Integer | None
     trace_execution: bool | None
     executable_substitution: _Path | Sequence[_Path] | None
+    workgroup_count: _Text | Sequence[_Text] | None
 
 class _G29(TypedDict, total=False):
     parameter_mode: Literal["file", "mmap", "preload"] | None
@@ -265,6 +271,9 @@ class _G32(TypedDict, total=False):
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
 class _G33(TypedDict, total=False):
+    workgroup_count: _Text | Sequence[_Text] | None
+
+class _G34(TypedDict, total=False):
     dispatch: _Text | None
     sampler: Literal["grid", "random"] | None
     seed: _Integer | None
@@ -274,40 +283,42 @@ class _G33(TypedDict, total=False):
     output: _Path | None
     best: _Path | None
 
-class _G34(TypedDict, total=False):
+class _G35(TypedDict, total=False):
     tolerance: _Text | Sequence[_Text] | None
     element_type: _Text | Sequence[_Text] | None
     max_elements: _Integer | None
     atomics: bool | None
+    workgroup_count: _Text | Sequence[_Text] | None
 
-class _G35(TypedDict, total=False):
+class _G36(TypedDict, total=False):
     cache: Literal["warm", "cold", "both"] | None
     precision: _Text | None
     trial_time: _Text | None
 
-class _G36(TypedDict, total=False):
+class _G37(TypedDict, total=False):
     compiler: _Path | None
     no_cache: bool | None
     compiler_timeout: _Text | None
     compiler_memory: _Text | None
 
-class _G37(TypedDict, total=False):
+class _G38(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
     recover: bool | None
 
-class _G38(TypedDict, total=False):
+class _G39(TypedDict, total=False):
     tolerance: _Text | Sequence[_Text] | None
     element_type: _Text | Sequence[_Text] | None
     keep_going: bool | None
     max_elements: _Integer | None
 
-class _G39(TypedDict, total=False):
+class _G40(TypedDict, total=False):
     against: _Path | None
     against_capture: _Path | None
     other_device: _Text | Sequence[_Text] | None
     watch_memory: bool | None
     replay_executable_substitution: _Path | Sequence[_Path] | None
+    workgroup_count: _Text | Sequence[_Text] | None
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
@@ -382,16 +393,16 @@ class Slice(
 ): ...
 
 class Substitute(
-    _G4,
+    _G33, _G4,
     total=False,
 ): ...
 
 class Tune(
-    _G33, _G34, _G35, _G36, _G37, _G5, _G6, _G7, _G8,
+    _G34, _G35, _G36, _G37, _G38, _G5, _G6, _G7, _G8,
     total=False,
 ): ...
 
 class Verify(
-    _G38, _G39, _G4, _G10, _G5, _G6, _G7, _G8,
+    _G39, _G40, _G4, _G10, _G5, _G6, _G7, _G8,
     total=False,
 ): ...
