@@ -1,8 +1,8 @@
 //! What made the code of a replacement, as far as its bytes say it.
 //!
 //! The compiler of programs divides the work of a dispatch into workgroups, and tells the program how many:
-//! the binary does not have their number. A hand-written kernel, in C for example, is written for
-//! the captured dispatch, or divides the work by the count that it gets (docs/decisions/058).
+//! the binary does not have their number. A hand-written kernel, in C for example, is written for the captured
+//! dispatch, or divides the work by the count that it gets (docs/decisions/058).
 
 use object::Endianness;
 use object::elf::FileHeader64;
@@ -14,9 +14,9 @@ use rehal_hal::NeededWorkgroups;
 pub(crate) fn workgroups(code: &[u8], replaced: &[u8]) -> NeededWorkgroups {
     let is_known = code == replaced
         || match FileKind::from_head(code) {
-            Some(FileKind::Elf) => is_handwritten_elf(code),
+            Some(FileKind::Elf) => is_hand_written_elf(code),
             // The executable of a program may contain it.
-            Some(FileKind::SpirV) => is_handwritten_spirv(code) || contains(replaced, code),
+            Some(FileKind::SpirV) => is_hand_written_spirv(code) || contains(replaced, code),
             _ => false,
         };
     match is_known {
@@ -29,7 +29,7 @@ pub(crate) fn workgroups(code: &[u8], replaced: &[u8]) -> NeededWorkgroups {
 
 /// Whether compilers name themselves, as those of C and Rust do, and none is that of programs. System
 /// libraries of the latter have no such section.
-fn is_handwritten_elf(code: &[u8]) -> bool {
+fn is_hand_written_elf(code: &[u8]) -> bool {
     let comment = || {
         let header = FileHeader64::<Endianness>::parse(code).ok()?;
         let endian = header.endian().ok()?;
@@ -40,7 +40,7 @@ fn is_handwritten_elf(code: &[u8]) -> bool {
 }
 
 /// Whether a module's generator is not that of the compiler of programs.
-fn is_handwritten_spirv(code: &[u8]) -> bool {
+fn is_hand_written_spirv(code: &[u8]) -> bool {
     /// MLIR in the registry of generators.
     const MLIR: u16 = 22;
     let words = |at: usize| code.get(at..at + 2).map(|it| [it[0], it[1]]);
@@ -79,9 +79,9 @@ mod tests {
             assert!(needed(&code), "{file}");
         }
         let spirv = fixture("vulkan/executables/add4_swapped.0.spv");
-        let mut handwritten = spirv.clone();
-        handwritten[10] = 8;
-        assert_eq!(workgroups(&handwritten, &[]), NeededWorkgroups::Same);
+        let mut hand_written = spirv.clone();
+        hand_written[10] = 8;
+        assert_eq!(workgroups(&hand_written, &[]), NeededWorkgroups::Same);
         let within = [&[1, 2, 3], &spirv[..], &[4]].concat();
         assert_eq!(workgroups(&spirv, &within), NeededWorkgroups::Same);
     }

@@ -37,8 +37,8 @@ pub struct Replacement {
     pub name: Option<String>,
     /// The workgroups that functions of it need, by their names in its code, or without a name all others:
     /// each workgroup may compute another part of the result. The first that is known counts. If nothing is
-    /// said of a function, the code tells what made it: what an author wrote, or the captured code itself,
-    /// needs the captured workgroups, and of other compiled code it is not known.
+    /// said of a function, the code tells what made it: hand-written code, or the captured code itself, needs
+    /// the captured workgroups, and of other compiled code it is not known.
     pub workgroups: Vec<(Option<String>, NeededWorkgroups)>,
 }
 
@@ -115,6 +115,18 @@ impl Replacement {
     /// The same code with a name for errors.
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..self }
+    }
+
+    /// The same replacement, whose code `own` has been put into a container of the executable's format. What
+    /// made the code is told from itself and from `replaced`, the executable: the container does not tell it.
+    pub fn in_container(mut self, container: impl Into<Arc<[u8]>>, own: &[u8], replaced: &[u8]) -> Self {
+        let name = match &self.code {
+            Code::File(path) => Some(path.display().to_string()),
+            Code::Bytes(_) => None,
+        };
+        self.name = self.name.or(name);
+        self.code = Code::Bytes(container.into());
+        self.with_workgroups(None, origin::workgroups(own, replaced))
     }
 
     fn open(&self) -> Result<OpenReplacement> {

@@ -9,7 +9,7 @@ use rehal_local::executable::link::{ElfLibrary, OtherFunction, OtherImage, repla
 use rehal_modules::hal;
 use rehal_replay::{
     Code, DispatchedFunction, ExecutableNames, FileReplacements, ProgramSubstitutes, REPLACE_WHOLE,
-    Replacement, ResolvedSubstitutions, Selector, SubstituteCode, Substitution, check_whole,
+    ResolvedSubstitutions, Selector, SubstituteCode, Substitution, check_whole,
 };
 use rehal_vm::ModuleFile;
 
@@ -305,10 +305,10 @@ fn put_into_container(
             continue;
         }
         let file = MappedFile::open(path)?;
-        if let Some(code) = in_container(executable.code(module), file.bytes()) {
-            let shown = path.display().to_string();
-            let code = code.context(|| format!("'{shown}'"))?;
-            it.replacement = Replacement::bytes(code).named(shown);
+        let own = executable.code(module);
+        if let Some(code) = in_container(own, file.bytes()) {
+            let code = code.context(|| format!("'{}'", path.display()))?;
+            it.replacement = it.replacement.clone().in_container(code, file.bytes(), own);
         }
     }
     Ok(())

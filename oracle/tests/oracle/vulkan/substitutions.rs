@@ -105,7 +105,8 @@ fn in_a_module() -> Outcome {
     let module = fixture("vulkan/modules/add4.vmfb").display().to_string();
     for which in ["1", "add_dispatch_0"] {
         let replaced = format!("--executable={which}={spirv}");
-        let arguments = ["substitute", &module, &replaced, "-o", &output].map(str::to_owned);
+        let same = "--workgroup_count=same";
+        let arguments = ["substitute", &module, &replaced, same, "-o", &output].map(str::to_owned);
         let ended = tool::run(&pair.ours.with_file_name("rehal"), &arguments, scratch.path())?;
         ensure(ended.succeeded(), || format!("substitute ends with {}", ended.summary()))?;
         let module = format!("--module={output}");
