@@ -6,26 +6,42 @@ use rehal_base::{Error, Result, listed};
 
 use super::table::ElfLibrary;
 use super::view::{
-    DF_STATIC_TLS, DF_TEXTREL, DT_FLAGS, DT_INIT, DT_INIT_ARRAY, DT_INIT_ARRAYSZ, DT_NEEDED, DT_TEXTREL,
-    PF_W, PT_LOAD, PT_TLS, Relocation, Segment, Symbol, View, damaged,
+    DF_STATIC_TLS, DF_TEXTREL, DT_FINI, DT_FINI_ARRAY, DT_FINI_ARRAYSZ, DT_FLAGS, DT_INIT, DT_INIT_ARRAY,
+    DT_INIT_ARRAYSZ, DT_NEEDED, DT_TEXTREL, MAX_ADDRESS, PF_W, PT_LOAD, PT_TLS, Relocation, Segment, Symbol,
+    View, damaged,
 };
 
 /// Symbols that the start files of C compilers use if they are there.
 const OF_START_FILES: [&[u8]; 3] =
     [b"__gmon_start__", b"_ITM_registerTMCloneTable", b"_ITM_deregisterTMCloneTable"];
 
+/// Functions that the system's loader calls: a tag for one, and those of the start and the bytes of a list of
+/// others.
+#[derive(Clone, Copy)]
+pub(super) struct Calls {
+    one: u64,
+    pub(super) list: u64,
+    pub(super) list_bytes: u64,
+}
+
+/// When it has loaded the image, and in reverse order before it unloads it.
+pub(super) const CALLS: [Calls; 2] = [
+    Calls { one: DT_INIT, list: DT_INIT_ARRAY, list_bytes: DT_INIT_ARRAYSZ },
+    Calls { one: DT_FINI, list: DT_FINI_ARRAY, list_bytes: DT_FINI_ARRAYSZ },
+];
+
 /// An image that is added.
 pub(super) struct Image<'a> {
     pub(super) view: View<'a>,
     pub(super) library: ElfLibrary,
-    /// What is added to each of its addresses.
+    /// What is added to each of its addresses, modulo 2^64: images of high addresses move down.
     pub(super) delta: u64,
     /// What is written into its bytes: file offset of the image, and a value of 8 or 4 bytes.
     pub(super) words: Vec<(u64, Vec<u8>)>,
     /// The relocations that remain, at their new addresses.
     pub(super) relocations: Vec<NewRelocation>,
-    /// The initializers that have to run, by their addresses in the image.
-    pub(super) initializers: Vec<u64>,
+    /// The functions of [`CALLS`], by their addresses in the image. None for an embedded image.
+    pub(super) called: [Vec<u64>; 2],
     /// Libraries that it names.
     pub(super) needed: Vec<Vec<u8>>,
     pub(super) has_static_tls: bool,
@@ -59,11 +75,10 @@ impl<'a> Image<'a> {
             delta: 0,
             words: Vec::new(),
             relocations: Vec::new(),
-            initializers: Vec::new(),
+            called: [Vec::new(), Vec::new()],
             needed: Vec::new(),
             has_static_tls: false,
         };
-        this.initializers = this.own_initializers()?;
         let flags = this.view.tag(DT_FLAGS).unwrap_or(0);
         this.has_static_tls = flags & DF_STATIC_TLS != 0;
         for it in this.view.loads() {
@@ -73,7 +88,10 @@ impl<'a> Image<'a> {
         }
         if is_embedded {
             this.check_self_contained()?;
-        } else if this.view.tag(DT_TEXTREL).is_some() || flags & DF_TEXTREL != 0 {
+        } else {
+            this.called = [this.calls(CALLS[0])?, this.calls(CALLS[1])?];
+        }
+        if !is_embedded && (this.view.tag(DT_TEXTREL).is_some() || flags & DF_TEXTREL != 0) {
             return Err(Error::unimplemented("its code is relocated").advise("compile it with -fPIC"));
         }
         let needed = this.view.dynamic.iter().filter(|it| !is_embedded && it.0 == DT_NEEDED);
@@ -86,25 +104,34 @@ impl<'a> Image<'a> {
         self.view.headers.iter().find(|it| it.kind == PT_TLS && it.memory_size > 0)
     }
 
-    /// Initializers, without those of the start files of C compilers, which do nothing for a kernel.
-    fn own_initializers(&self) -> Result<Vec<u64>> {
+    fn calls(&self, calls: Calls) -> Result<Vec<u64>> {
+        let view = &self.view;
+        let count = view.tag(calls.list_bytes).unwrap_or(0) / 8;
+        let start = view.tag(calls.list).unwrap_or(0);
+        if start > MAX_ADDRESS || count > view.bytes.len() as u64 {
+            return Err(damaged("its list of initializers is out of bounds"));
+        }
+        let mut all: Vec<_> = view.tag(calls.one).filter(|it| *it != 0).into_iter().collect();
+        for index in 0..count {
+            let it = view.pointer(start + index * 8);
+            all.push(it.ok_or_else(|| damaged("an initializer is not an address of the image"))?);
+        }
+        Ok(all)
+    }
+
+    /// Whether it has initializers besides those of the start files of C compilers, which do nothing for a
+    /// kernel: one by itself, and one of the list, anywhere in it.
+    fn has_own_initializers(&self) -> Result<bool> {
         let view = &self.view;
         let has_start_files = view
             .symbols
             .iter()
             .any(|it| it.is_undefined() && it.is_weak() && OF_START_FILES.contains(&view.symbol_name(*it)));
-        let first = view.tag(DT_INIT).filter(|it| *it != 0 && !has_start_files);
-        let count = view.tag(DT_INIT_ARRAYSZ).unwrap_or(0) / 8;
-        let start = view.tag(DT_INIT_ARRAY).unwrap_or(0);
-        let mut all: Vec<_> = first.into_iter().collect();
-        if start > super::view::MAX_ADDRESS || count > view.bytes.len() as u64 {
-            return Err(damaged("its list of initializers is out of bounds"));
-        }
-        for index in u64::from(has_start_files)..count {
-            let it = view.pointer(start + index * 8);
-            all.push(it.ok_or_else(|| damaged("an initializer is not an address of the image"))?);
-        }
-        Ok(all)
+        let of_start_files = match has_start_files {
+            true => usize::from(view.tag(DT_INIT).is_some_and(|it| it != 0)) + 1,
+            false => 0,
+        };
+        Ok(self.calls(CALLS[0])?.len() > of_start_files)
     }
 
     /// Fails if the loader of embedded images cannot give it what it needs.
@@ -135,7 +162,7 @@ impl<'a> Image<'a> {
             ))
             .advise("leave out _Thread_local variables, or compile the program with --iree-llvmcpu-link-embedded=false"));
         }
-        if !self.initializers.is_empty() {
+        if self.has_own_initializers()? {
             return Err(Error::failed_precondition(format!(
                 "it has initializers, which are not run in {embedded}"
             ))
@@ -155,6 +182,11 @@ impl<'a> Image<'a> {
             true => Ok(largest),
             false => Err(Error::unimplemented(format!("a segment has an alignment of {largest} bytes"))),
         }
+    }
+
+    /// The address that a part of the image gets.
+    pub(super) fn moved(&self, vaddr: u64) -> u64 {
+        vaddr.wrapping_add(self.delta)
     }
 
     /// Decides about all relocations, once `delta` is known.
@@ -198,7 +230,7 @@ impl<'a> Image<'a> {
                 self.write(it.offset, &distance.to_le_bytes())
             }
             kind if kind == machine.indirect && !is_embedded => {
-                self.push(it.offset, kind, None, it.addend.wrapping_add(self.delta));
+                self.push(it.offset, kind, None, self.moved(it.addend));
                 Ok(())
             }
             kind if machine.tls.contains(&kind) && !is_embedded => self.thread_local_word(it, symbol),
@@ -217,12 +249,12 @@ impl<'a> Image<'a> {
     /// A word that gets the address of a part of the image.
     fn points(&mut self, offset: u64, target: u64) -> Result<()> {
         let relative = self.view.machine.relative;
-        self.push(offset, relative, None, target.wrapping_add(self.delta));
+        self.push(offset, relative, None, self.moved(target));
         Ok(())
     }
 
     fn push(&mut self, offset: u64, kind: u32, symbol: Option<Import>, addend: u64) {
-        let offset = offset.wrapping_add(self.delta);
+        let offset = self.moved(offset);
         self.relocations.push(NewRelocation { offset, kind, symbol, addend });
     }
 
@@ -276,7 +308,7 @@ impl<'a> Image<'a> {
                     target.copy_from_slice(word);
                 }
             }
-            let segment = Segment { vaddr: it.vaddr + self.delta, align: it.align.max(page), ..*it };
+            let segment = Segment { vaddr: self.moved(it.vaddr), align: it.align.max(page), ..*it };
             (segment, bytes)
         };
         self.view.loads().filter(|it| it.kind == PT_LOAD && it.memory_size > 0).map(place).collect()

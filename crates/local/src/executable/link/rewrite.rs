@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use rehal_base::{Context, Error, Result, listed};
 
 use super::adapter;
-use super::image::Image;
+use super::image::{CALLS, Image};
 use super::table::{ElfLibrary, IMPORT_NAMES, IMPORTS, LOCAL_MEMORY_PAGES, is_note};
 use super::tables::{self, Contents};
 use super::view::{
-    ARM_64, DT_INIT_ARRAY, DT_INIT_ARRAYSZ, DT_RELA, DT_RELASZ, EHDR_BYTES, MAX_ADDRESS, Origin, PF_R, PF_X,
-    PT_LOAD, PT_TLS, RELA_BYTES, Segment, View, damaged,
+    ARM_64, DT_RELA, DT_RELASZ, EHDR_BYTES, MAX_ADDRESS, Origin, PF_R, PF_X, PT_LOAD, PT_TLS, RELA_BYTES,
+    Segment, View, damaged,
 };
 use crate::executable::elf;
 
@@ -161,7 +161,7 @@ impl<'a> Rewrite<'a> {
     fn add(&mut self, image: &mut Image<'_>, is_embedded: bool) -> Result<()> {
         let alignment = image.alignment()?.max(self.page);
         let first = image.view.loads().next().map_or(0, |it| it.vaddr) / alignment * alignment;
-        image.delta = self.end.next_multiple_of(alignment) - first;
+        image.delta = self.end.next_multiple_of(alignment).wrapping_sub(first);
         image.relocate(is_embedded)?;
         for (segment, bytes) in image.segments(self.page) {
             let segment = self.append(segment, &bytes)?;
@@ -174,12 +174,13 @@ impl<'a> Rewrite<'a> {
                 )
                 .advise("leave out its thread-local variables"));
             }
+            let vaddr = image.moved(it.vaddr);
             let offset = self.contents.segments.iter().find_map(|load| {
-                let at = (it.vaddr + image.delta).checked_sub(load.vaddr)?;
+                let at = vaddr.checked_sub(load.vaddr)?;
                 (at <= load.memory_size).then_some(load.offset + at)
             });
             let offset = offset.ok_or_else(|| damaged("its thread-local data is outside of its segments"))?;
-            self.contents.segments.push(Segment { offset, vaddr: it.vaddr + image.delta, ..*it });
+            self.contents.segments.push(Segment { offset, vaddr, ..*it });
         }
         self.contents.relocations.append(&mut image.relocations);
         self.contents.needed.extend(
@@ -207,7 +208,7 @@ impl<'a> Rewrite<'a> {
     fn replace(&mut self, image: &Image<'_>, it: OtherFunction) -> Result<()> {
         let other = it.other as usize;
         let missing = || Error::out_of_range("it has fewer functions");
-        let target = image.library.addresses.get(other).ok_or_else(missing)? + image.delta;
+        let target = image.moved(*image.library.addresses.get(other).ok_or_else(missing)?);
         let target = self.with_imports(image, target)?;
         let ordinal = u64::from(it.function);
         self.targets.insert(self.library.places.functions + ordinal * 8, target);
@@ -250,7 +251,7 @@ impl<'a> Rewrite<'a> {
                     .advise("compile the program with the source: then the compiler links the imports"));
             }
             indices.push(self.imports.len() as u32);
-            self.imports.push((name.clone(), at + image.delta));
+            self.imports.push((name.clone(), image.moved(*at)));
         }
         if (0..).zip(&indices).all(|(index, it)| *it == index) {
             return Ok(target);
@@ -281,7 +282,7 @@ impl<'a> Rewrite<'a> {
         noted: impl Iterator<Item = (u32, &'n str)>,
     ) -> Result<Vec<u8>> {
         self.point_to_functions()?;
-        self.add_initializers(images)?;
+        self.add_calls(images)?;
         if self.imports.len() > self.library.imports.len() {
             let count = self.imports.len() as u32;
             let table = self.library.places.table;
@@ -332,19 +333,21 @@ impl<'a> Rewrite<'a> {
         Ok(())
     }
 
-    /// Runs the initializers of the images after those of the executable.
-    fn add_initializers(&mut self, images: &[Image<'_>]) -> Result<()> {
-        let moved = |it: &Image<'_>| it.initializers.iter().map(|at| at + it.delta).collect::<Vec<_>>();
-        let added: Vec<_> = images.iter().flat_map(moved).collect();
-        if added.is_empty() {
-            return Ok(());
+    /// Calls the initializers of the images after those of the executable.
+    fn add_calls(&mut self, images: &[Image<'_>]) -> Result<()> {
+        for (index, calls) in CALLS.iter().enumerate() {
+            let moved = |it: &Image<'_>| it.called[index].iter().map(|at| it.moved(*at)).collect::<Vec<_>>();
+            let added: Vec<_> = images.iter().flat_map(moved).collect();
+            if added.is_empty() {
+                continue;
+            }
+            let start = self.view.tag(calls.list).unwrap_or(0);
+            let count = self.view.tag(calls.list_bytes).unwrap_or(0) / 8;
+            let own = (0..count).map(|index| self.view.pointer(start.wrapping_add(index * 8)));
+            let own: Option<Vec<_>> = own.collect();
+            let own = own.ok_or_else(|| damaged("an initializer is not an address of the image"))?;
+            self.contents.called[index] = own.into_iter().chain(added).collect();
         }
-        let start = self.view.tag(DT_INIT_ARRAY).unwrap_or(0);
-        let count = self.view.tag(DT_INIT_ARRAYSZ).unwrap_or(0) / 8;
-        let own = (0..count).map(|index| self.view.pointer(start + index * 8));
-        let own: Option<Vec<_>> = own.collect();
-        let own = own.ok_or_else(|| damaged("an initializer is not an address of the image"))?;
-        self.contents.initializers = own.into_iter().chain(added).collect();
         Ok(())
     }
 }
@@ -376,7 +379,7 @@ fn check_result(
             None => was == is,
             Some(it) => {
                 let image = &images[it.image];
-                let target = image.library.addresses[it.other as usize] + image.delta;
+                let target = image.moved(image.library.addresses[it.other as usize]);
                 *is == target || !image.library.imports.is_empty() && view.is_code(*is)
             }
         };

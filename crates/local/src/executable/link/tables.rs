@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use rehal_base::{Error, Result};
 
-use super::image::{Import, NewRelocation};
+use super::image::{CALLS, Import, NewRelocation};
 use super::table::NOTE_OWNER;
 use super::view::{
-    DF_STATIC_TLS, DT_FLAGS, DT_HASH, DT_INIT_ARRAY, DT_INIT_ARRAYSZ, DT_NEEDED, DT_RELA, DT_RELAENT,
-    DT_RELASZ, DT_STRSZ, DT_STRTAB, DT_SYMTAB, DT_VERSYM, DYN_BYTES, PF_R, PF_W, PHDR_BYTES, PT_DYNAMIC,
-    PT_LOAD, PT_NOTE, PT_PHDR, RELA_BYTES, SYM_BYTES, Segment, View, damaged, word32,
+    DF_STATIC_TLS, DT_FLAGS, DT_HASH, DT_NEEDED, DT_RELA, DT_RELAENT, DT_RELASZ, DT_STRSZ, DT_STRTAB,
+    DT_SYMTAB, DT_VERSYM, DYN_BYTES, PF_R, PF_W, PHDR_BYTES, PT_DYNAMIC, PT_LOAD, PT_NOTE, PT_PHDR,
+    RELA_BYTES, SYM_BYTES, Segment, View, damaged, word32,
 };
 
 /// What the tables say besides what they said before.
@@ -21,8 +21,8 @@ pub(super) struct Contents {
     /// The old table of relocations, with other addends.
     pub(super) own_relocations: Vec<u8>,
     pub(super) relocations: Vec<NewRelocation>,
-    /// All initializers, if there are more than before.
-    pub(super) initializers: Vec<u64>,
+    /// The functions of [`CALLS`], if there are more than before.
+    pub(super) called: [Vec<u64>; 2],
     /// Libraries to load.
     pub(super) needed: Vec<Vec<u8>>,
     pub(super) has_static_tls: bool,
@@ -89,10 +89,9 @@ pub(super) fn build(
         }
         at
     };
-    if !contents.initializers.is_empty() {
-        let at = points(&mut place, &contents.initializers);
-        dynamic.set(DT_INIT_ARRAY, at);
-        dynamic.set(DT_INIT_ARRAYSZ, contents.initializers.len() as u64 * 8);
+    for (calls, called) in CALLS.iter().zip(&contents.called).filter(|(_, called)| !called.is_empty()) {
+        dynamic.set(calls.list, points(&mut place, called));
+        dynamic.set(calls.list_bytes, called.len() as u64 * 8);
     }
     if !contents.import_names.is_empty() {
         let names = points(&mut place, &contents.import_names);

@@ -121,8 +121,6 @@ impl ImportProvider for Adds {
 
 /// A library whose functions add what its imports add, in their order.
 fn with_imports(imports: &[&str], calls: &[usize]) -> Vec<u8> {
-    let directory = tempfile::tempdir().unwrap();
-    let names = imports.iter().map(|it| format!("\"{it}\", ")).collect::<String>();
     let function = |(index, import): (usize, &usize)| {
         format!(
             "static int f{index}(const environment_t *e, const dispatch_t *d, const workgroup_t *w) {{\n\
@@ -130,9 +128,16 @@ fn with_imports(imports: &[&str], calls: &[usize]) -> Vec<u8> {
         )
     };
     let functions: String = calls.iter().enumerate().map(function).collect();
-    let each = |one: &dyn Fn(usize) -> String| (0..calls.len()).map(one).collect::<String>();
+    library(&functions, imports, calls.len(), &["-nostdlib"])
+}
+
+/// A library of functions `f0`, `f1` and so on, of one binding each.
+fn library(text: &str, imports: &[&str], count: usize, flags: &[&str]) -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let names = imports.iter().map(|it| format!("\"{it}\", ")).collect::<String>();
+    let each = |one: &dyn Fn(usize) -> String| (0..count).map(one).collect::<String>();
     let text = format!(
-        "#include \"library.h\"\n{functions}\n\
+        "#include \"library.h\"\n{text}\n\
          static const header_t header = {{6, \"l\", 0, 0}};\n\
          static const char *const symbols[] = {{{names}}};\n\
          static const kernel_t functions[] = {{{}}};\n\
@@ -146,23 +151,27 @@ fn with_imports(imports: &[&str], calls: &[usize]) -> Vec<u8> {
         each(&|_| "{.binding_count = 1, .size_x = 1, .size_y = 1, .size_z = 1}, ".into()),
         each(&|it| format!("\"f{it}\", ")),
         imports.len(),
-        calls.len(),
+        count,
     );
     let (source, library) = (directory.path().join("l.c"), directory.path().join("l.so"));
     std::fs::write(&source, text).unwrap();
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cts");
     let mut cc = std::process::Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-O1", "-nostdlib", "-Wl,--hash-style=both", "-w", "-I"]).arg(include);
-    assert!(cc.arg("-o").arg(&library).arg(&source).status().unwrap().success());
+    cc.args(["-shared", "-fPIC", "-O1", "-Wl,--hash-style=both", "-w", "-I"]).arg(include).args(flags);
+    assert!(cc.arg("-o").arg(&library).arg(&source).arg("-lm").status().unwrap().success());
     std::fs::read(library).unwrap()
 }
 
 /// What the functions of a library add to 100.
 fn sums(library: &[u8]) -> Vec<i32> {
+    sums_as("embedded-elf-x86_64", library)
+}
+
+fn sums_as(format: &str, library: &[u8]) -> Vec<i32> {
     let providers: [Arc<dyn ImportProvider>; 1] = [Arc::new(Adds)];
     let options = LoadOptions { providers: &providers, ..LoadOptions::default() };
     // SAFETY: the library above.
-    let library = unsafe { Library::load("embedded-elf-x86_64", library, &options) }.unwrap();
+    let library = unsafe { Library::load(format, library, &options) }.unwrap();
     let sum = |ordinal: usize| {
         let mut value = 100;
         let binding = MemorySpan { pointer: (&raw mut value).cast(), length_bytes: 4 };
@@ -195,6 +204,59 @@ fn functions_with_other_imports_call_the_right_ones() {
     // Plugins rely on the order of names.
     let error = replace(&own, &with_imports(&["b"], &[0]), &[(0, 0)]).map(drop).unwrap_err();
     assert!(error.message().contains("imports 'b', which the executable does not"), "{error}");
+}
+
+/// Adds what `text` leaves in `amount`.
+fn adding(text: &str, flags: &[&str]) -> Vec<u8> {
+    let f0 = "static int f0(const environment_t *e, const dispatch_t *d, const workgroup_t *w) { return *(int *)d->bindings[0] += amount, 0; }";
+    library(&format!("static int amount;\n{text}\n{f0}"), &[], 1, flags)
+}
+
+fn replace_system(original: &[u8], image: &[u8]) -> rehal_base::Result<Vec<u8>> {
+    let function = OtherFunction { function: 0, image: 0, other: 0 };
+    replace_functions(original, false, &[OtherImage { bytes: image, name: "other.so" }], &[function])
+}
+
+/// One of a priority comes before that of the start files.
+#[test]
+fn all_initializers_are_called() {
+    let first = "__attribute__((constructor(101))) static void first(void) { amount = 7; }";
+    let second = "__attribute__((constructor)) static void second(void) { amount = amount * 2 + 20; }";
+    let one = "__attribute__((constructor)) static void one(void) { amount = 1; }";
+    for own in [adding(one, &[]), adding("", &[]), adding(one, &["-nostartfiles"])] {
+        for (text, sum) in [(first, 107), (second, 120), (&format!("{first}{second}"), 134)] {
+            for flags in [&[][..], &["-nostartfiles"]] {
+                let rewritten = replace_system(&own, &adding(text, flags)).unwrap();
+                assert_eq!(sums_as("system-elf-x86_64", &rewritten), [sum], "{text}");
+            }
+        }
+    }
+    // Nothing calls them in an embedded image.
+    let own = adding("", &["-nostdlib"]);
+    for flags in [&[][..], &["-nostartfiles"]] {
+        assert!(replace(&own, &adding("", flags), &[(0, 0)]).is_ok());
+        let error = replace(&own, &adding(first, flags), &[(0, 0)]).map(drop).unwrap_err();
+        assert!(error.message().contains("it has initializers"), "{error}");
+    }
+}
+
+/// What a linker has placed at high addresses moves down to those of the executable.
+#[test]
+fn images_of_high_addresses_are_added() {
+    let constant = "static int *volatile from = &amount; static int get(void) { return *from + 5; }\n#define amount get()";
+    let low = adding(constant, &["-nostdlib"]);
+    for base in ["0x40000000", "0x200000000000"] {
+        let flag = format!("-Wl,-Ttext-segment={base}");
+        let high = adding(constant, &["-nostdlib", &flag]);
+        for (own, other) in [(&low, &high), (&high, &low), (&high, &high)] {
+            let read = ElfLibrary::read(other).unwrap();
+            let rewritten = replace(own, other, &[(0, 0)]).unwrap();
+            assert_eq!(sums(&rewritten), [105], "{base}");
+            assert_eq!(ElfLibrary::read(&rewritten).unwrap().addresses[0] % 4096, read.addresses[0] % 4096);
+            let rewritten = replace_system(own, other).unwrap();
+            assert_eq!(sums_as("system-elf-x86_64", &rewritten), [105], "{base}");
+        }
+    }
 }
 
 #[test]
