@@ -1,5 +1,6 @@
 //! Compiles the source of a kernel with the system's compiler.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
@@ -395,6 +396,7 @@ pub fn build_substitutes(
     options: &CompilerOptions,
     mut messages: impl FnMut(&Path, &str),
 ) -> Result<()> {
+    let mut noted = HashSet::new();
     for substitution in substitutions {
         let functions = CalledFunction::selected(&substitution.selector, &options.functions);
         let options = CompilerOptions { functions, ..options.clone() };
@@ -405,7 +407,9 @@ pub fn build_substitutes(
                 messages(source, built.messages.trim_end());
             }
             called_once = built.called_once;
-            if let [function, ..] = &called_once[..] {
+            if let [function, ..] = &called_once[..]
+                && noted.insert(source.to_owned())
+            {
                 messages(source, &starts(source, function));
             }
             Ok(Some(built.bytes))
@@ -420,13 +424,12 @@ pub fn build_substitutes(
     Ok(())
 }
 
-/// What a plain function may not expect: where the compiler makes the call, it knows the source of the
-/// dispatch.
+/// What a plain function may not expect: if the compiler of programs makes the call, it adds the offset in
+/// the binding that the source of the dispatch says. Neither a capture nor a module has it.
 fn starts(source: &Path, function: &str) -> String {
     let source = source.display();
     format!(
-        "note: '{source}': '{function}' gets the start of each binding; in a program that is compiled with it, it gets the part \
-         that the dispatch accesses, which may begin later"
+        "note: '{source}': '{function}' gets whole bindings; compiled into a program, it gets the parts that are accessed"
     )
 }
 
