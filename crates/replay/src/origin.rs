@@ -1,7 +1,7 @@
 //! What made the code of a replacement, as far as its bytes say it.
 //!
 //! The compiler of programs divides the work of a dispatch into workgroups, and tells the program how many:
-//! the binary does not have their number. A hand-written kernel, in C for example, is written for the captured
+//! the binary does not have their number. A hand-written kernel, in C for example, is for the captured
 //! dispatch, or divides the work by the count that it gets (docs/decisions/058).
 
 use object::Endianness;

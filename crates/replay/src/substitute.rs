@@ -117,8 +117,8 @@ impl Replacement {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// The same replacement, whose code `own` has been put into a container of the executable's format. What
-    /// made the code is told from itself and from `replaced`, the executable: the container does not tell it.
+    /// The same replacement, whose code `own` has been put into a container of the executable's format. The
+    /// container hides what made the code, so its workgroups are stated, in place of `replaced`.
     pub fn in_container(mut self, container: impl Into<Arc<[u8]>>, own: &[u8], replaced: &[u8]) -> Self {
         let name = match &self.code {
             Code::File(path) => Some(path.display().to_string()),

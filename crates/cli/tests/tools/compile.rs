@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 use testing::TWO_FUNCTIONS;
 
-use crate::common::{Ran, Scratch, command, fixture, ran};
+use crate::common::{Ran, command, fixture, ran};
 
 pub(crate) const DOUBLE: &str = "double_dispatch_0";
 
@@ -732,51 +732,7 @@ fn binaries_replace_executables_wherever_they_are_from() {
     }
 }
 
-#[test]
-fn spirv_goes_into_the_container_of_a_module() {
-    let scratch = Scratch::new();
-    let output = scratch.path("new.vmfb");
-    let module = fixture("vulkan/modules/add4.vmfb");
-    let rehal = |words: &[&str]| ran(command("rehal").args(words).output().unwrap());
-    let substitute = |file: &str, stated: &[&str]| {
-        let executable = format!("--executable=1={file}");
-        let output = output.display().to_string();
-        rehal(&[&["substitute", &module, &executable, "-o", &output], stated].concat())
-    };
-    let shader = |index: u32| fixture(&format!("vulkan/executables/add4_swapped.{index}.spv"));
-    let other = substitute(&shader(1), &[]);
-    assert!(
-        other.status == Some(1) && other.stderr.contains("the SPIR-V has entry points mul"),
-        "{}",
-        other.stderr
-    );
-    // The compiler has made it for another program.
-    let unknown = substitute(&shader(0), &[]);
-    let is_refused = unknown.stderr.contains("its workgroup count is not known");
-    assert!(unknown.status == Some(1) && is_refused, "{}", unknown.stderr);
-    assert!(!output.exists());
-    for stated in ["same", "1,1,1", "add_dispatch_0_elementwise_4_f32=1,1,1"] {
-        let stated = substitute(&shader(0), &[&format!("--workgroup_count={stated}")]);
-        assert!(stated.status == Some(0) && stated.stdout.contains("vulkan-spirv-fb"), "{}", stated.stderr);
-    }
-    let twice = substitute(&shader(0), &["--workgroup_count=2,1,1"]);
-    assert!(twice.status == Some(1) && twice.stderr.contains("dispatches 1x1x1"), "{}", twice.stderr);
-    // Its own, which is within the container: a vector of words behind their count.
-    let directory = scratch.path("own").display().to_string();
-    let written = rehal(&["executables", &module, &format!("--binaries_to={directory}")]);
-    assert_eq!(written.status, Some(0), "{}", written.stderr);
-    let container = fs::read(Path::new(&directory).join("1_add_dispatch_0.vk1")).unwrap();
-    let start = container.windows(4).position(|it| *it == 0x0723_0203_u32.to_le_bytes()).unwrap();
-    let count = u32::from_le_bytes(container[start - 4..start].try_into().unwrap()) as usize;
-    let spirv = scratch.path("own.spv");
-    fs::write(&spirv, &container[start..start + count * 4]).unwrap();
-    let own = substitute(&spirv.display().to_string(), &[]);
-    assert_eq!(own.status, Some(0), "{}", own.stderr);
-    let listed = print_executables(&output);
-    assert!(listed.contains("add_dispatch_0_elementwise_4_f32"), "{listed}");
-}
-
-fn print_executables(module: &Path) -> String {
+pub(crate) fn print_executables(module: &Path) -> String {
     let ran = ran(command("rehal").arg("executables").arg(module).output().unwrap());
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
     ran.stdout
