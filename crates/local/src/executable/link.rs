@@ -10,9 +10,10 @@ mod image;
 mod rewrite;
 mod table;
 mod tables;
+mod versions;
 mod view;
 
-pub use rewrite::{OtherFunction, OtherImage, replace_functions};
+pub use rewrite::{OtherFunction, OtherImage, loads_alike, replace_functions};
 pub use table::{ElfLibrary, ReplacedBy};
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode, listed};
 use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, FunctionInfo};
 use rehal_local::executable::infer_format;
-use rehal_local::executable::link::{ElfLibrary, OtherFunction, OtherImage, replace_functions};
+use rehal_local::executable::link::{ElfLibrary, OtherFunction, OtherImage, loads_alike, replace_functions};
 use rehal_modules::hal;
 use rehal_replay::{
     Code, DispatchedFunction, ExecutableNames, FileReplacements, ProgramSubstitutes, REPLACE_WHOLE,
@@ -333,7 +333,7 @@ fn linked(
         }
     }
     if let [only] = &code[..]
-        && is_whole(executable, library, only, &functions)?
+        && is_whole((executable, own.2), library, only, &functions)?
     {
         return Ok(Some(only.data.to_vec()));
     }
@@ -379,10 +379,10 @@ fn read_replacement(executable: &ModuleExecutable, code: &SubstituteCode<'_>) ->
     Ok(ElfLibrary::read(code.data)?.functions)
 }
 
-/// Whether a file takes the place of an executable: it is meant to, has all functions in their order, and has
-/// the same format.
+/// Whether a file takes the place of an executable: it is meant to, has all functions in their order, has the
+/// same format, and is for the same machine.
 fn is_whole(
-    executable: &ModuleExecutable,
+    (executable, own): (&ModuleExecutable, &[u8]),
     library: &ElfLibrary,
     code: &SubstituteCode<'_>,
     functions: &[Option<(usize, u32)>],
@@ -392,7 +392,9 @@ fn is_whole(
         && functions.iter().zip(0..).all(|(it, ordinal)| *it == Some((0, ordinal)))
         && other.constant_count == library.constant_count;
     let format = infer_format(code.data).unwrap_or_default();
-    let is_same = executable.format.starts_with(format) || executable.format.starts_with(SYSTEM);
+    let is_embedded = executable.format.starts_with(EMBEDDED);
+    let is_same = (executable.format.starts_with(format) || executable.format.starts_with(SYSTEM))
+        && loads_alike(own, is_embedded, code.data);
     Ok((code.is_whole || library.functions.len() == 1) && is_complete && is_same)
 }
 

@@ -73,6 +73,13 @@ fn executables_of_a_module_are_listed_with_their_functions() {
         ModuleExecutable::list(&self::module("simple_abs.vmvx")).unwrap()[0].format,
         "vmvx-bytecode-fb"
     );
+    // As a whole, of either kind.
+    for own in ["add4", "add4.syslib"] {
+        let all = replaced(Selector::Id(1), "add4_swapped.aarch64.elf");
+        let error = rewritten(&self::module(own), &all).map(drop).unwrap_err();
+        assert_eq!(error.code(), StatusCode::Incompatible, "{own}: {error}");
+        assert!(error.message().contains("it is for arm_64, and the executable for x86_64"), "{error}");
+    }
     let foreign = self::module("simple_abs.cuda");
     let executables = ModuleExecutable::list(&foreign).unwrap();
     assert_eq!(executables[0].format, "cuda-nvptx-fb");
@@ -249,6 +256,13 @@ fn what_cannot_replace_an_executable_of_a_module_is_refused() {
     refused(lacks, StatusCode::NotFound, &format!("no function '{FUNCTION}'; it has: "));
     refused(named("nothing", "add4_swapped.elf"), StatusCode::NotFound, FUNCTION);
     refused(replaced(Selector::Id(2), "add4_swapped.elf"), StatusCode::NotFound, "executable 2");
+    // As a whole, of either kind.
+    for own in ["add4", "add4.syslib"] {
+        let all = replaced(Selector::Id(1), "add4_swapped.aarch64.elf");
+        let error = rewritten(&self::module(own), &all).map(drop).unwrap_err();
+        assert_eq!(error.code(), StatusCode::Incompatible, "{own}: {error}");
+        assert!(error.message().contains("it is for arm_64, and the executable for x86_64"), "{error}");
+    }
     let foreign = self::module("simple_abs.cuda");
     let all = replaced(Selector::All, "add4_swapped.elf");
     assert_eq!(rewritten(&foreign, &all).map(drop).unwrap_err().code(), StatusCode::Unimplemented);

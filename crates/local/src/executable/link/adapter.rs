@@ -1,7 +1,9 @@
 //! Functions that call another one with the imports that it was compiled for: it finds them by their indices
 //! in its own library, and the executable that it is put into has other ones.
 
-use super::view::{Machine, X86_64};
+use rehal_base::{Error, Result};
+
+use super::view::{Machine, X86_64, word32};
 
 /// Of the environment, which an adapter copies.
 const ENVIRONMENT_WORDS: u32 = 12;
@@ -11,9 +13,17 @@ const IMPORT_CONTEXTS: u32 = 24;
 /// Imports for which an adapter has room on the stack and in its instructions.
 pub(super) const MAX_IMPORTS: usize = 200;
 
+/// After the call: leave; ret.
+const X86_64_RETURN: [u8; 2] = [0xC9, 0xC3];
+/// The same: mov sp, x29; ldp x29, x30, [sp], #16; ret.
+const ARM_64_RETURN: [u32; 3] = [0x9100_03BF, 0xA8C1_7BFD, 0xD65F_03C0];
+/// A call without its distance, which is below this number of bytes.
+const ARM_64_CALL: u32 = 0x9400_0000;
+const ARM_64_DISTANCE: i64 = 128 << 20;
+
 /// The code of an adapter at an address, which calls `target`. `imports` has the index in the executable for
-/// each import of the function.
-pub(super) fn code(machine: Machine, at: u64, target: u64, imports: &[u32]) -> Vec<u8> {
+/// each import of the function. Fails if the target is too far for the instruction that calls it.
+pub(super) fn code(machine: Machine, at: u64, target: u64, imports: &[u32]) -> Result<Vec<u8>> {
     let copies = ENVIRONMENT_WORDS * 8;
     let count = imports.len() as u32;
     let frame = (copies + count * 16).next_multiple_of(16);
@@ -25,7 +35,29 @@ pub(super) fn code(machine: Machine, at: u64, target: u64, imports: &[u32]) -> V
     }
 }
 
-fn x86_64(at: u64, target: u64, imports: &[u32], frame: u32, contexts: u32) -> Vec<u8> {
+/// What the code of an adapter at an address calls; `None` if it is something else.
+pub(super) fn target(machine: Machine, at: u64, code: &[u8]) -> Option<u64> {
+    if machine == X86_64 {
+        let call = code.len().checked_sub(5 + X86_64_RETURN.len())?;
+        let distance = i64::from(word32(code, call + 1) as i32);
+        let is_call = code[call] == 0xE8 && code.ends_with(&X86_64_RETURN);
+        return is_call.then(|| at.wrapping_add(call as u64 + 5).wrapping_add_signed(distance));
+    }
+    let call = code.len().checked_sub(4 * (1 + ARM_64_RETURN.len()))?;
+    let word = word32(code, call);
+    // The distance in words has 26 bits.
+    let distance = i64::from((word << 6) as i32 >> 6) * 4;
+    let is_call = word & !0x3FF_FFFF == ARM_64_CALL;
+    let returns = (ARM_64_RETURN.iter().zip(1..)).all(|(it, index)| word32(code, call + index * 4) == *it);
+    (is_call && returns).then(|| at.wrapping_add(call as u64).wrapping_add_signed(distance))
+}
+
+fn too_far(at: u64, target: u64) -> Error {
+    Error::unimplemented(format!("its code at {target:#x} is too far from {at:#x} for a call"))
+        .advise("link it with smaller alignments and less static memory")
+}
+
+fn x86_64(at: u64, target: u64, imports: &[u32], frame: u32, contexts: u32) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let mut put = |code: &[u8], immediate: Option<u32>| {
         out.extend(code);
@@ -53,12 +85,13 @@ fn x86_64(at: u64, target: u64, imports: &[u32], frame: u32, contexts: u32) -> V
     put(&[0x48, 0x89, 0xE7], None); // mov rdi, rsp
     let next = at + out.len() as u64 + 5;
     out.push(0xE8); // call target
-    out.extend((target.wrapping_sub(next) as u32).to_le_bytes());
-    out.extend([0xC9, 0xC3]); // leave; ret
-    out
+    let distance = i32::try_from(target.wrapping_sub(next) as i64).map_err(|_| too_far(at, target))?;
+    out.extend(distance.to_le_bytes());
+    out.extend(X86_64_RETURN);
+    Ok(out)
 }
 
-fn arm_64(at: u64, target: u64, imports: &[u32], frame: u32, contexts: u32) -> Vec<u8> {
+fn arm_64(at: u64, target: u64, imports: &[u32], frame: u32, contexts: u32) -> Result<Vec<u8>> {
     let load = |to: u32, base: u32, offset: u32| 0xF940_0000 | (offset / 8) << 10 | base << 5 | to;
     let store = |from: u32, offset: u32| 0xF900_0000 | (offset / 8) << 10 | 31 << 5 | from;
     let add_to_sp = |to: u32, offset: u32| 0x9100_0000 | offset << 10 | 31 << 5 | to;
@@ -80,7 +113,10 @@ fn arm_64(at: u64, target: u64, imports: &[u32], frame: u32, contexts: u32) -> V
     }
     out.push(0x9100_03E0); // mov x0, sp
     let distance = target.wrapping_sub(at + out.len() as u64 * 4) as i64;
-    out.push(0x9400_0000 | (distance >> 2) as u32 & 0x3FF_FFFF); // bl target
-    out.extend([0x9100_03BF, 0xA8C1_7BFD, 0xD65F_03C0]); // mov sp, x29; ldp x29, x30, [sp], #16; ret
-    out.iter().flat_map(|it| it.to_le_bytes()).collect()
+    if distance % 4 != 0 || !(-ARM_64_DISTANCE..ARM_64_DISTANCE).contains(&distance) {
+        return Err(too_far(at, target));
+    }
+    out.push(ARM_64_CALL | (distance >> 2) as u32 & 0x3FF_FFFF); // bl target
+    out.extend(ARM_64_RETURN);
+    Ok(out.iter().flat_map(|it| it.to_le_bytes()).collect())
 }

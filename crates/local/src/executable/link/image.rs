@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use rehal_base::{Error, Result, listed};
 
 use super::table::ElfLibrary;
+use super::versions::{Version, Versions};
 use super::view::{
     DF_STATIC_TLS, DF_TEXTREL, DT_FINI, DT_FINI_ARRAY, DT_FINI_ARRAYSZ, DT_FLAGS, DT_INIT, DT_INIT_ARRAY,
     DT_INIT_ARRAYSZ, DT_NEEDED, DT_TEXTREL, MAX_ADDRESS, PF_W, PT_LOAD, PT_TLS, Relocation, Segment, Symbol,
@@ -30,6 +31,11 @@ pub(super) const CALLS: [Calls; 2] = [
     Calls { one: DT_FINI, list: DT_FINI_ARRAY, list_bytes: DT_FINI_ARRAYSZ },
 ];
 
+/// Segments that an image may have: each is padded to its alignment in the file.
+const MAX_SEGMENTS: usize = 64;
+/// Libraries that it may need.
+const MAX_LIBRARIES: usize = 256;
+
 /// An image that is added.
 pub(super) struct Image<'a> {
     pub(super) view: View<'a>,
@@ -39,27 +45,29 @@ pub(super) struct Image<'a> {
     /// What is written into its bytes: file offset of the image, and a value of 8 or 4 bytes.
     pub(super) words: Vec<(u64, Vec<u8>)>,
     /// The relocations that remain, at their new addresses.
-    pub(super) relocations: Vec<NewRelocation>,
+    pub(super) relocations: Vec<NewRelocation<'a>>,
     /// The functions of [`CALLS`], by their addresses in the image. None for an embedded image.
     pub(super) called: [Vec<u64>; 2],
     /// Libraries that it names.
-    pub(super) needed: Vec<Vec<u8>>,
+    pub(super) needed: Vec<&'a [u8]>,
+    versions: Versions<'a>,
     pub(super) has_static_tls: bool,
 }
 
 /// A relocation of the rewritten image.
-pub(super) struct NewRelocation {
+pub(super) struct NewRelocation<'a> {
     pub(super) offset: u64,
     pub(super) kind: u32,
     /// The function or the data of another library that it refers to.
-    pub(super) symbol: Option<Import>,
+    pub(super) symbol: Option<Import<'a>>,
     pub(super) addend: u64,
 }
 
 /// A symbol of another library.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Import {
-    pub(super) name: Vec<u8>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Import<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) version: Option<Version<'a>>,
     pub(super) is_weak: bool,
 }
 
@@ -69,6 +77,14 @@ impl<'a> Image<'a> {
     pub(super) fn read(bytes: &'a [u8], is_embedded: bool) -> Result<Self> {
         let view = View::read(bytes)?;
         let library = ElfLibrary::of(&view)?;
+        let count = view.loads().count();
+        if count > MAX_SEGMENTS {
+            return Err(Error::unimplemented(format!(
+                "it has {count} segments to load, and up to {MAX_SEGMENTS} are added"
+            ))
+            .advise("link it with the default script of the linker"));
+        }
+        let versions = Versions::read(&view)?;
         let mut this = Self {
             view,
             library,
@@ -77,6 +93,7 @@ impl<'a> Image<'a> {
             relocations: Vec::new(),
             called: [Vec::new(), Vec::new()],
             needed: Vec::new(),
+            versions,
             has_static_tls: false,
         };
         let flags = this.view.tag(DT_FLAGS).unwrap_or(0);
@@ -95,8 +112,12 @@ impl<'a> Image<'a> {
             return Err(Error::unimplemented("its code is relocated").advise("compile it with -fPIC"));
         }
         let needed = this.view.dynamic.iter().filter(|it| !is_embedded && it.0 == DT_NEEDED);
-        let needed: Vec<_> = needed.filter_map(|it| this.view.string(it.1)).map(<[u8]>::to_vec).collect();
-        this.needed = needed;
+        let unnamed = || damaged("the name of a library is missing or too long");
+        let needed = needed.map(|it| this.view.string(it.1).ok_or_else(unnamed));
+        this.needed = needed.take(MAX_LIBRARIES + 1).collect::<Result<_>>()?;
+        if this.needed.len() > MAX_LIBRARIES {
+            return Err(Error::unimplemented(format!("it needs more than {MAX_LIBRARIES} libraries")));
+        }
         Ok(this)
     }
 
@@ -143,13 +164,13 @@ impl<'a> Image<'a> {
         };
         let names: BTreeSet<_> = (view.relocations.iter().filter(is_needed))
             .filter_map(|it| view.symbols.get(it.symbol as usize))
-            .map(|it| String::from_utf8_lossy(view.symbol_name(*it)).into_owned())
+            .map(|it| view.symbol_name(*it))
             .collect();
         let embedded = "an embedded ELF executable";
         if !names.is_empty() {
             return Err(Error::failed_precondition(format!(
                 "its code needs {}, and {embedded} has no libraries",
-                listed(names)
+                listed(names.iter().map(|it| String::from_utf8_lossy(it)))
             ))
             .advise(
                 "define these functions in the file, or compile the program with --iree-llvmcpu-link-embedded=false, \
@@ -253,7 +274,7 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
-    fn push(&mut self, offset: u64, kind: u32, symbol: Option<Import>, addend: u64) {
+    fn push(&mut self, offset: u64, kind: u32, symbol: Option<Import<'a>>, addend: u64) {
         let offset = self.moved(offset);
         self.relocations.push(NewRelocation { offset, kind, symbol, addend });
     }
@@ -264,9 +285,13 @@ impl<'a> Image<'a> {
         if is_embedded {
             return self.write(it.offset, &addend.to_le_bytes());
         }
-        let name = self.view.symbol_name(symbol).to_vec();
+        let name = self.view.symbol_name(symbol);
+        if name.is_empty() {
+            return Err(damaged("the name of a symbol is missing or too long"));
+        }
+        let version = self.versions.of(it.symbol);
         let kind = if it.kind == self.view.machine.jump { self.view.machine.global } else { it.kind };
-        self.push(it.offset, kind, Some(Import { name, is_weak: symbol.is_weak() }), addend);
+        self.push(it.offset, kind, Some(Import { name, version, is_weak: symbol.is_weak() }), addend);
         Ok(())
     }
 

@@ -81,6 +81,15 @@ pub fn replace_functions(
     Ok(bytes)
 }
 
+/// Whether an image can be loaded in the place of an executable: it is for the same machine, and
+/// self-contained if it has to be.
+pub fn loads_alike(executable: &[u8], is_embedded: bool, image: &[u8]) -> bool {
+    let machine = |bytes: &[u8]| View::read(bytes).ok().map(|it| it.machine);
+    let own = machine(executable);
+    let is_contained = || !is_embedded || Image::read(image, true).is_ok();
+    own.is_some() && own == machine(image) && is_contained()
+}
+
 fn check_ordinals(library: &ElfLibrary, functions: &[OtherFunction]) -> Result<()> {
     for (index, it) in functions.iter().enumerate() {
         let Some(function) = library.functions.get(it.function as usize) else {
@@ -131,7 +140,7 @@ struct Rewrite<'a> {
     page: u64,
     /// The first address after all segments.
     end: u64,
-    contents: Contents,
+    contents: Contents<'a>,
     /// Other values of the words of the table of functions, by their addresses.
     targets: BTreeMap<u64, u64>,
     /// The names of all imports: text and address.
@@ -158,7 +167,7 @@ impl<'a> Rewrite<'a> {
     }
 
     /// Adds the segments of an image.
-    fn add(&mut self, image: &mut Image<'_>, is_embedded: bool) -> Result<()> {
+    fn add(&mut self, image: &mut Image<'a>, is_embedded: bool) -> Result<()> {
         let alignment = image.alignment()?.max(self.page);
         let first = image.view.loads().next().map_or(0, |it| it.vaddr) / alignment * alignment;
         image.delta = self.end.next_multiple_of(alignment).wrapping_sub(first);
@@ -184,7 +193,7 @@ impl<'a> Rewrite<'a> {
         }
         self.contents.relocations.append(&mut image.relocations);
         self.contents.needed.extend(
-            image.needed.iter().filter(|it| !self.contents.needed.contains(it)).cloned().collect::<Vec<_>>(),
+            image.needed.iter().filter(|it| !self.contents.needed.contains(it)).copied().collect::<Vec<_>>(),
         );
         self.contents.has_static_tls |= image.has_static_tls;
         Ok(())
@@ -259,7 +268,7 @@ impl<'a> Rewrite<'a> {
         if indices.len() > adapter::MAX_IMPORTS || self.imports.len() > 4000 {
             return Err(Error::unimplemented(format!("it has {} imports", indices.len())));
         }
-        let code = adapter::code(self.view.machine, self.end, target, &indices);
+        let code = adapter::code(self.view.machine, self.end, target, &indices)?;
         let length = code.len() as u64;
         let segment = Segment {
             kind: PT_LOAD,
@@ -380,7 +389,12 @@ fn check_result(
             Some(it) => {
                 let image = &images[it.image];
                 let target = image.moved(image.library.addresses[it.other as usize]);
-                *is == target || !image.library.imports.is_empty() && view.is_code(*is)
+                // An adapter is a segment of its own.
+                let adapter = || {
+                    let segment = view.loads().find(|it| it.vaddr == *is && it.is_executable())?;
+                    adapter::target(view.machine, *is, view.memory(*is, segment.file_size)?)
+                };
+                *is == target || !image.library.imports.is_empty() && adapter() == Some(target)
             }
         };
         if !is_right {

@@ -1,11 +1,13 @@
 //! The library of an executable, read from the file: its table has a form of its own among the words that are
 //! relocated.
 
+use std::cell::Cell;
+
 use rehal_base::{Error, Result};
 use rehal_hal::{FunctionInfo, FunctionParameter};
 
 use super::super::abi;
-use super::view::{PT_NOTE, View, X86_64, word, word32};
+use super::view::{MAX_NAME, PT_NOTE, View, X86_64, word, word32};
 
 /// Offsets of fields in the library's table, and of its parts.
 pub(super) const IMPORTS: u64 = 8;
@@ -76,7 +78,8 @@ impl ElfLibrary {
             let message = format!("the image does not export '{}'", abi::QUERY_SYMBOL);
             return Err(Error::not_found(message).advise("name a library of kernels"));
         };
-        let found = view.pointer_places().into_iter().filter_map(|at| Self::at(view, at));
+        let budget = Budget::new(view);
+        let found = view.pointer_places().into_iter().filter_map(|at| Self::at(view, at, &budget));
         let mut found: Vec<_> = found.take(MAX_TABLES).collect();
         if found.len() > 1 {
             let near: Vec<_> = addresses_in_code(view, query);
@@ -88,6 +91,9 @@ impl ElfLibrary {
         match (found.pop(), found.is_empty()) {
             (Some(only), true) => Ok(Self { replaced: replaced(view), ..only }),
             (Some(_), false) => Err(Error::unimplemented("the image has several tables of functions")),
+            (None, _) if let Some(fault) = budget.fault.get() => {
+                Err(Error::resource_exhausted(format!("the table of functions of the image has {fault}")))
+            }
             (None, _) => Err(Error::unimplemented(
                 "the image has no table of functions with constant contents: its query function makes one when it runs",
             )
@@ -96,7 +102,7 @@ impl ElfLibrary {
     }
 
     /// The library whose table is at an address; `None` if the words there are something else.
-    fn at(view: &View<'_>, table: u64) -> Option<Self> {
+    fn at(view: &View<'_>, table: u64, budget: &Budget) -> Option<Self> {
         let header = view.pointer(table)?;
         let is_header = view.integer(header)? == abi::VERSION
             && view.integer(header + 16)? == 0
@@ -113,7 +119,7 @@ impl ElfLibrary {
             ),
         };
         let mut this = Self {
-            name: view.pointer(header + 8).and_then(|it| view.text(it)).unwrap_or_default(),
+            name: view.pointer(header + 8).and_then(|it| budget.text(view, it)).unwrap_or_default(),
             functions: Vec::new(),
             addresses: Vec::new(),
             local_memory_pages: Vec::new(),
@@ -125,15 +131,15 @@ impl ElfLibrary {
         for index in 0..view.integer(table + IMPORTS).filter(|it| *it < MAX_COUNT)? {
             let name = view.pointer(view.pointer(table + IMPORT_NAMES)? + u64::from(index) * 8)?;
             this.places.import_names.push(name);
-            this.imports.push(view.text(name)?);
+            this.imports.push(budget.text(view, name)?);
         }
         for ordinal in 0..u64::from(count) {
             let code = view.pointer(functions + ordinal * 8).filter(|it| view.is_code(*it))?;
             let attributes = view.memory(attributes + ordinal * ATTRIBUTE_BYTES, ATTRIBUTE_BYTES)?;
-            let name = view.text(view.pointer(names + ordinal * 8)?).filter(|it| !it.is_empty())?;
+            let name = budget.text(view, view.pointer(names + ordinal * 8)?).filter(|it| !it.is_empty())?;
             this.addresses.push(code);
             this.local_memory_pages.push(word32(attributes, LOCAL_MEMORY_PAGES as usize) as u16);
-            this.functions.push(function(view, table, ordinal, name, attributes));
+            this.functions.push(function(view, budget, (table, ordinal), name, attributes)?);
         }
         Some(this)
     }
@@ -147,7 +153,46 @@ impl ElfLibrary {
 /// Tables that are looked at: an image has one, or one for each version of the ABI.
 const MAX_TABLES: usize = 64;
 
-fn function(view: &View<'_>, table: u64, ordinal: u64, name: String, attributes: &[u8]) -> FunctionInfo {
+/// What may be read of names and parameters: many functions of a small file may have the same ones.
+struct Budget {
+    bytes: Cell<u64>,
+    fault: Cell<Option<&'static str>>,
+}
+
+impl Budget {
+    /// More than any image has for itself.
+    fn new(view: &View<'_>) -> Self {
+        let bytes = (16 << 20) + 16 * view.bytes.len() as u64;
+        Self { bytes: Cell::new(bytes), fault: Cell::new(None) }
+    }
+
+    fn spend(&self, bytes: usize) -> Option<()> {
+        let left = self.bytes.get().checked_sub(bytes as u64);
+        if left.is_none() {
+            self.fault.set(Some("names and parameters of several times the size of the file"));
+        }
+        self.bytes.set(left?);
+        Some(())
+    }
+
+    fn text(&self, view: &View<'_>, at: u64) -> Option<String> {
+        let text = view.text(at)?;
+        if text.len() > MAX_NAME {
+            self.fault.set(Some("a name of more than 4096 bytes"));
+            return None;
+        }
+        self.spend(text.len())?;
+        Some(String::from_utf8_lossy(text).into_owned())
+    }
+}
+
+fn function(
+    view: &View<'_>,
+    budget: &Budget,
+    (table, ordinal): (u64, u64),
+    name: String,
+    attributes: &[u8],
+) -> Option<FunctionInfo> {
     let parameter_count = (word32(attributes, 20) >> 16) as u16;
     let parameters = view.pointer(table + PARAMETERS).and_then(|it| view.pointer(it + ordinal * 8));
     let name_table = view.pointer(table + PARAMETER_NAMES);
@@ -155,7 +200,7 @@ fn function(view: &View<'_>, table: u64, ordinal: u64, name: String, attributes:
         let bytes = word(view.memory(at, 8)?, 0).to_le_bytes();
         let index = u64::from(u16::from_le_bytes([bytes[4], bytes[5]]));
         let name = name_table.filter(|_| index != u64::from(u16::MAX));
-        let name = name.and_then(|it| view.text(view.pointer(it + index * 8)?));
+        let name = name.and_then(|it| budget.text(view, view.pointer(it + index * 8)?));
         Some(FunctionParameter {
             kind: if bytes[0] <= 2 { bytes[0] } else { 0 },
             size: bytes[1],
@@ -164,10 +209,11 @@ fn function(view: &View<'_>, table: u64, ordinal: u64, name: String, attributes:
             name: name.unwrap_or_default(),
         })
     };
+    budget.spend(parameters.map_or(0, |_| usize::from(parameter_count) * size_of::<FunctionParameter>()))?;
     let parameters = parameters.map_or_else(Vec::new, |at| {
         (0..u64::from(parameter_count)).map_while(|index| parameter(at + index * 8)).collect()
     });
-    FunctionInfo {
+    Some(FunctionInfo {
         name,
         flags: word(attributes, 0) & 0b11,
         workgroup_size: [word32(attributes, 12), word32(attributes, 16), word32(attributes, 20) & 0xFFFF],
@@ -175,7 +221,7 @@ fn function(view: &View<'_>, table: u64, ordinal: u64, name: String, attributes:
         binding_count: u16::from(attributes[11]),
         parameter_count,
         parameters,
-    }
+    })
 }
 
 /// Addresses that the first instructions of a function compute.

@@ -7,24 +7,25 @@ use rehal_base::{Error, Result};
 
 use super::image::{CALLS, Import, NewRelocation};
 use super::table::NOTE_OWNER;
+use super::versions::Versions;
 use super::view::{
     DF_STATIC_TLS, DT_FLAGS, DT_HASH, DT_NEEDED, DT_RELA, DT_RELAENT, DT_RELASZ, DT_STRSZ, DT_STRTAB,
-    DT_SYMTAB, DT_VERSYM, DYN_BYTES, PF_R, PF_W, PHDR_BYTES, PT_DYNAMIC, PT_LOAD, PT_NOTE, PT_PHDR,
-    RELA_BYTES, SYM_BYTES, Segment, View, damaged, word32,
+    DT_SYMTAB, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM, DT_VERSYM, DYN_BYTES, PF_R, PF_W, PHDR_BYTES,
+    PT_DYNAMIC, PT_LOAD, PT_NOTE, PT_PHDR, RELA_BYTES, SYM_BYTES, Segment, View, damaged, word32,
 };
 
 /// What the tables say besides what they said before.
 #[derive(Default)]
-pub(super) struct Contents {
+pub(super) struct Contents<'a> {
     /// Program headers that follow the old ones.
     pub(super) segments: Vec<Segment>,
     /// The old table of relocations, with other addends.
     pub(super) own_relocations: Vec<u8>,
-    pub(super) relocations: Vec<NewRelocation>,
+    pub(super) relocations: Vec<NewRelocation<'a>>,
     /// The functions of [`CALLS`], if there are more than before.
     pub(super) called: [Vec<u64>; 2],
     /// Libraries to load.
-    pub(super) needed: Vec<Vec<u8>>,
+    pub(super) needed: Vec<&'a [u8]>,
     pub(super) has_static_tls: bool,
     /// The names of imports of the library, if there are more than before.
     pub(super) import_names: Vec<u64>,
@@ -42,14 +43,14 @@ pub(super) struct Tables {
 }
 
 /// Bytes at addresses from a start on.
-struct Place {
+pub(super) struct Place {
     start: u64,
     bytes: Vec<u8>,
 }
 
 impl Place {
     /// The address of bytes that are added.
-    fn add(&mut self, bytes: &[u8]) -> u64 {
+    pub(super) fn add(&mut self, bytes: &[u8]) -> u64 {
         self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
         let at = self.start + self.bytes.len() as u64;
         self.bytes.extend(bytes);
@@ -59,9 +60,9 @@ impl Place {
 
 /// Makes the tables, for an address and a place in the file. `is_note` tells which of the old headers are
 /// notes that are replaced.
-pub(super) fn build(
-    view: &View<'_>,
-    mut contents: Contents,
+pub(super) fn build<'a>(
+    view: &View<'a>,
+    mut contents: Contents<'a>,
     vaddr: u64,
     offset: u64,
     page: u64,
@@ -144,6 +145,9 @@ pub(super) fn build(
     Ok(Tables { segment, bytes: place.bytes, header_count })
 }
 
+/// Bytes of strings, whose offsets have 32 bits.
+const MAX_STRINGS: usize = 256 << 20;
+
 /// The entries of a dynamic section.
 struct Dynamic {
     entries: Vec<(u64, u64)>,
@@ -168,40 +172,46 @@ impl Dynamic {
 
 /// Adds imports from other libraries to the tables of symbols and strings, and libraries to load. Returns the
 /// index of each import.
-fn add_symbols(
-    view: &View<'_>,
-    contents: &Contents,
+fn add_symbols<'a>(
+    view: &View<'a>,
+    contents: &Contents<'a>,
     place: &mut Place,
     dynamic: &mut Dynamic,
-) -> Result<BTreeMap<Import, u32>> {
+) -> Result<BTreeMap<Import<'a>, u32>> {
+    let own_versions = Versions::read(view)?;
     let mut indices = BTreeMap::new();
     for (index, symbol) in (0..).zip(&view.symbols).skip(1).filter(|(_, it)| it.is_undefined()) {
-        let name = view.symbol_name(*symbol).to_vec();
-        indices.insert(Import { name, is_weak: symbol.is_weak() }, index);
+        let (name, version) = (view.symbol_name(*symbol), own_versions.of(index));
+        indices.insert(Import { name, version, is_weak: symbol.is_weak() }, index);
     }
     let loaded =
         |name: &[u8]| view.dynamic.iter().any(|it| it.0 == DT_NEEDED && view.string(it.1) == Some(name));
     let needed: Vec<_> = contents.needed.iter().filter(|it| !loaded(it)).collect();
-    let imports: Vec<_> = contents.relocations.iter().filter_map(|it| it.symbol.clone()).collect();
+    let imports: Vec<_> = contents.relocations.iter().filter_map(|it| it.symbol).collect();
     if needed.is_empty() && imports.iter().all(|it| indices.contains_key(it)) {
         return Ok(indices);
     }
     let (_, strings) = view.table(DT_STRTAB, DT_STRSZ)?;
     let mut strings = strings.to_vec();
     let mut add_string = |text: &[u8]| {
+        if strings.len() > MAX_STRINGS {
+            return Err(Error::resource_exhausted("the names of imports have more than 256 MiB"));
+        }
         let at = strings.len() as u32;
         strings.extend(text);
         strings.push(0);
-        at
+        Ok(at)
     };
     // They come before the other entries, in whose order libraries are searched.
-    let entries: Vec<_> = needed.iter().map(|it| (DT_NEEDED, u64::from(add_string(it)))).collect();
+    let entry = |it: &&&[u8]| Ok((DT_NEEDED, u64::from(add_string(it)?)));
+    let entries = needed.iter().map(entry).collect::<Result<Vec<_>>>()?;
     let first = dynamic.entries.iter().rposition(|it| it.0 == DT_NEEDED).map_or(0, |it| it + 1);
     dynamic.entries.splice(first..first, entries);
     let old = view.symbols.len();
     let start = view.tag(DT_SYMTAB).unwrap_or(0);
     let table = view.memory(start, (old * SYM_BYTES) as u64);
     let mut table = table.ok_or_else(|| damaged("its table of symbols is out of bounds"))?.to_vec();
+    let mut versions = Vec::new();
     for import in imports {
         let next = (table.len() / SYM_BYTES) as u32;
         if indices.contains_key(&import) {
@@ -209,19 +219,21 @@ fn add_symbols(
         }
         // Global or weak, without a type, undefined.
         let info = if import.is_weak { 0x20 } else { 0x10 };
-        table.extend(add_string(&import.name).to_le_bytes());
+        table.extend(add_string(import.name)?.to_le_bytes());
         table.extend([info, 0, 0, 0]);
         table.extend([0; 16]);
+        versions.push(import.version);
         indices.insert(import, next);
     }
     let count = (table.len() / SYM_BYTES) as u32;
     let added = count as usize - old;
-    if let Some(versions) = view.tag(DT_VERSYM) {
-        let versions = view.memory(versions, old as u64 * 2);
-        let mut versions = versions.ok_or_else(|| damaged("its versions are out of bounds"))?.to_vec();
-        // Global, without a version.
-        (0..added).for_each(|_| versions.extend(1u16.to_le_bytes()));
-        dynamic.set(DT_VERSYM, place.add(&versions));
+    let defined = view.tag(DT_VERDEFNUM).unwrap_or(0);
+    if let Some(it) = own_versions.with(old, &versions, defined, place, &mut add_string)? {
+        dynamic.set(DT_VERSYM, it.symbols);
+        if let Some(needed) = it.needed {
+            dynamic.set(DT_VERNEED, needed);
+            dynamic.set(DT_VERNEEDNUM, it.library_count);
+        }
     }
     if let Some(hashes) = view.tag(DT_HASH) {
         let buckets = view.memory(hashes, 8).map_or(0, |it| word32(it, 0));

@@ -89,16 +89,136 @@ fn imports_are_found_by_their_names() {
     );
     let read = ElfLibrary::read(&same.unwrap()).unwrap();
     assert_eq!((&read.imports, read.addresses[0] % 4096), (&own.imports, own.addresses[0] % 4096));
-    let code = adapter::code(view::X86_64, 0x1000, 0x2000, &[2, 0]);
+    let code = adapter::code(view::X86_64, 0x1000, 0x2000, &[2, 0]).unwrap();
     // The call is relative to its end.
     let call = code.iter().rposition(|it| *it == 0xE8).unwrap();
     let distance = i32::from_le_bytes(code[call + 1..call + 5].try_into().unwrap());
     assert_eq!(0x1000 + call as i64 + 5 + i64::from(distance), 0x2000);
     assert!(code.ends_with(&[0xC9, 0xC3]));
-    let code = adapter::code(view::ARM_64, 0x1000, 0x2000, &[2, 0]);
+    let code = adapter::code(view::ARM_64, 0x1000, 0x2000, &[2, 0]).unwrap();
     let words: Vec<_> = code.as_chunks::<4>().0.iter().map(|it| u32::from_le_bytes(*it)).collect();
     let call = words.iter().position(|it| it >> 26 == 0x25).unwrap();
     assert_eq!(0x1000 + call as u64 * 4 + u64::from(words[call] & 0x3FF_FFFF) * 4, 0x2000);
+}
+
+/// A call has a distance of 32 bits, or of 28 whose lowest two are zero.
+#[test]
+fn adapters_call_what_is_near() {
+    let at = 1_u64 << 40;
+    for (machine, near, far) in [
+        (view::X86_64, &[-0x7FFF_F000_i64, -4096, 4096, 0x7FFF_FFFF][..], &[-0x8000_0000, 0x8000_1000][..]),
+        (view::ARM_64, &[-0x7FF_F000, -4096, 4096, 0x800_0000], &[-0x800_0000, 0x800_1000, 4098, 1 << 40]),
+    ] {
+        for distance in near {
+            let target = at.wrapping_add_signed(*distance);
+            let code = adapter::code(machine, at, target, &[1]).unwrap();
+            assert_eq!(adapter::target(machine, at, &code), Some(target), "{distance}");
+            assert_eq!(adapter::target(machine, at, &code[..code.len() - 1]), None);
+        }
+        for distance in far {
+            let error =
+                adapter::code(machine, at, at.wrapping_add_signed(*distance), &[1]).map(drop).unwrap_err();
+            assert!(error.message().contains("is too far from 0x10000000000"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn images_are_alike_if_one_loads_in_place_of_the_other() {
+    let own = adding("", &["-nostdlib"]);
+    let constructor = "__attribute__((constructor)) static void one(void) { amount = 1; }";
+    let math = adding(
+        "float erff(float);\nstatic int get(void) { volatile float x = 9; return erff(x); }\n#define amount get()",
+        &[],
+    );
+    for (is_embedded, other, is_alike) in [
+        (true, own.clone(), true),
+        (true, adding(constructor, &["-nostdlib"]), false),
+        (false, adding(constructor, &["-nostdlib"]), true),
+        (true, math.clone(), false),
+        (false, math, true),
+        (false, fixture("modules/add4_swapped.aarch64.elf"), false),
+        (false, fixture("recipe.toml"), false),
+    ] {
+        assert_eq!(loads_alike(&own, is_embedded, &other), is_alike, "{is_embedded}");
+    }
+}
+
+/// The oldest version is bound without one.
+#[test]
+fn imports_keep_their_versions() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let versions = "int v1(void) { return 1; }\nint v2(void) { return 2; }\nint more(void) { return 40; }\n\
+        __asm__(\".symver v1,v@V1\");\n__asm__(\".symver v2,v@@V2\");\n";
+    std::fs::write(path("v.c"), versions).unwrap();
+    std::fs::write(path("v.map"), "V1 { };\nV2 { } V1;\nV3 { more; };\n").unwrap();
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-nostdlib"]).arg(format!("-Wl,--version-script={}", path("v.map")));
+    assert!(cc.arg("-o").arg(path("libv.so")).arg(path("v.c")).status().unwrap().success());
+    let linked = ["-Wl,--no-as-needed", &*path("libv.so")];
+    let with_libc = [&linked[..], &["-lc", "-lm"]].concat();
+    let newest = adding("int v(void); int more(void);\n#define amount v() + more()", &linked);
+    let oldest = "int v(void);\n__asm__(\".symver v,v@V1\");\n#define amount v()";
+    for own in [adding("", &["-nostdlib"]), adding(oldest, &with_libc), newest.clone()] {
+        let rewritten = replace_system(&own, &newest).unwrap();
+        assert_eq!(sums_as("system-elf-x86_64", &rewritten), [142]);
+        // Of both, one after the other.
+        let rewritten = replace_system(&rewritten, &adding(oldest, &linked)).unwrap();
+        assert_eq!(sums_as("system-elf-x86_64", &rewritten), [101]);
+    }
+}
+
+/// A library of many functions of one name and of the same parameters.
+fn repeated(count: usize, name_bytes: usize, parameters: usize) -> Vec<u8> {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, library) = (directory.path().join("l.c"), directory.path().join("l.so"));
+    let last = count - 1;
+    let text = format!(
+        "#include \"library.h\"\nint f(const environment_t *e, const dispatch_t *d, const workgroup_t *w) {{ return 0; }}\n\
+         static const char name[{name_bytes} + 1] = {{[0 ... {name_bytes} - 1] = 'n'}};\n\
+         static const uint64_t words[{parameters} + 1];\n\
+         static const header_t header = {{6, \"l\", 0, 0}};\n\
+         static const kernel_t functions[] = {{[0 ... {last}] = f}};\n\
+         static const attributes_t attributes[] = {{[0 ... {last}] = {{.size_x = 1, .parameter_count = {parameters}}}}};\n\
+         static const char *const names[] = {{[0 ... {last}] = name}};\n\
+         static const void *const parameters[] = {{[0 ... {last}] = words}};\n\
+         static const library_t library = {{.header = &header, .exports = {{.count = {count}, .functions = functions,\n\
+         .attributes = attributes, .names = names, .parameters = parameters}}}};\n\
+         EXPORTED const library_t *iree_hal_executable_library_query(uint32_t v, const environment_t *e) {{\n\
+         return &library; }}\n"
+    );
+    std::fs::write(&source, text).unwrap();
+    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cts");
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-nostdlib", "-w", "-I"]).arg(include);
+    assert!(cc.arg("-o").arg(&library).arg(&source).status().unwrap().success());
+    std::fs::read(library).unwrap()
+}
+
+#[test]
+fn small_files_with_large_contents_are_refused() {
+    assert_eq!(ElfLibrary::read(&repeated(20_000, 30, 2)).unwrap().functions.len(), 20_000);
+    let read = ElfLibrary::read(&repeated(2, 4096, 60_000)).unwrap();
+    assert_eq!((read.functions[1].name.len(), read.functions[1].parameters.len()), (4096, 60_000));
+    for (count, name_bytes, parameters, text) in [
+        (2, 4097, 0, "a name of more than 4096 bytes"),
+        (20_000, 2 << 20, 0, "a name of more than 4096 bytes"),
+        (20_000, 4096, 0, "several times the size of the file"),
+        (20_000, 4, 60_000, "several times the size of the file"),
+    ] {
+        let error = ElfLibrary::read(&repeated(count, name_bytes, parameters)).map(drop).unwrap_err();
+        assert!(error.message().contains(text), "{error}");
+    }
+    // Each of its segments is padded.
+    let image = fixture("modules/add4_swapped.elf");
+    let mut segments = image.clone();
+    while View::read(&segments).unwrap().loads().count() <= 64 {
+        segments = replace(&segments, &image, &[(0, 1)]).unwrap();
+    }
+    assert!(replace(&segments, &image, &[(0, 1)]).is_ok());
+    let error = replace(&image, &segments, &[(0, 1)]).map(drop).unwrap_err();
+    assert!(error.message().contains("segments to load, and up to 64 are added"), "{error}");
 }
 
 /// What each import adds, by its name.

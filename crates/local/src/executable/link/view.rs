@@ -44,10 +44,16 @@ const DT_RELRSZ: u64 = 35;
 const DT_RELR: u64 = 36;
 const DT_GNU_HASH: u64 = 0x6FFF_FEF5;
 pub(super) const DT_VERSYM: u64 = 0x6FFF_FFF0;
+pub(super) const DT_VERDEFNUM: u64 = 0x6FFF_FFFD;
+pub(super) const DT_VERNEED: u64 = 0x6FFF_FFFE;
+pub(super) const DT_VERNEEDNUM: u64 = 0x6FFF_FFFF;
 
 /// In `DT_FLAGS`: code is relocated; thread-local storage is reserved at the start of the process.
 pub(super) const DF_TEXTREL: u64 = 4;
 pub(super) const DF_STATIC_TLS: u64 = 16;
+
+/// The longest name that is read, in bytes: many words may point to one text.
+pub(super) const MAX_NAME: usize = 4096;
 
 /// Above that of any image, and far from an overflow.
 pub(super) const MAX_ADDRESS: u64 = 1 << 46;
@@ -213,7 +219,7 @@ impl<'a> View<'a> {
         if !bytes.starts_with(&MAGIC) || bytes.len() < EHDR_BYTES {
             return Err(Error::invalid_argument("not an ELF image").advise("name a shared library"));
         }
-        let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let half = |at: usize| half(bytes, at);
         if (bytes[4], bytes[5]) != (2, 1) {
             return Err(Error::unimplemented("the ELF image is not of 64 bits and little-endian"));
         }
@@ -370,12 +376,13 @@ impl<'a> View<'a> {
         Some((last + 1).max(used.unwrap_or(0)))
     }
 
-    /// Text of the dynamic section's strings.
+    /// Text of the dynamic section's strings; `None` if it is longer than [`MAX_NAME`].
     pub(super) fn string(&self, offset: u64) -> Option<&'a [u8]> {
         let (_, strings) = self.table(DT_STRTAB, DT_STRSZ).ok()?;
-        until_nul(strings.get(usize::try_from(offset).ok()?..)?)
+        until_nul(strings.get(usize::try_from(offset).ok()?..)?).filter(|it| it.len() <= MAX_NAME)
     }
 
+    /// The name of a symbol; empty if it has none that can be read.
     pub(super) fn symbol_name(&self, symbol: Symbol) -> &'a [u8] {
         self.string(u64::from(symbol.name)).unwrap_or_default()
     }
@@ -467,17 +474,20 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The text at an address.
-    pub(super) fn text(&self, vaddr: u64) -> Option<String> {
+    /// The text at an address; of a longer one than [`MAX_NAME`], more bytes than that.
+    pub(super) fn text(&self, vaddr: u64) -> Option<&'a [u8]> {
         let holds = |it: &&Segment| it.vaddr <= vaddr && vaddr < it.vaddr + it.file_size;
         let segment = self.loads().find(holds)?;
         let rest = self.memory(vaddr, segment.vaddr + segment.file_size - vaddr)?;
-        Some(String::from_utf8_lossy(until_nul(rest)?).into_owned())
+        until_nul(rest)
     }
 }
 
+/// The bytes before the first zero, or [`MAX_NAME`] and one more, if there are as many.
 fn until_nul(bytes: &[u8]) -> Option<&[u8]> {
-    bytes.iter().position(|byte| *byte == 0).map(|end| &bytes[..end])
+    let first = &bytes[..bytes.len().min(MAX_NAME + 1)];
+    let end = first.iter().position(|byte| *byte == 0);
+    end.or_else(|| (first.len() > MAX_NAME).then_some(first.len())).map(|end| &bytes[..end])
 }
 
 fn slice(bytes: &[u8], start: u64, length: u64) -> Option<&[u8]> {
@@ -488,6 +498,11 @@ fn slice(bytes: &[u8], start: u64, length: u64) -> Option<&[u8]> {
 /// The word at an offset of bytes that have it.
 pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|it| it.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+/// The same of 16 bits.
+pub(super) fn half(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).and_then(|it| it.try_into().ok()).map_or(0, u16::from_le_bytes)
 }
 
 /// The same of 32 bits.
