@@ -298,13 +298,6 @@ fn plain_functions_become_libraries() {
         let is_linked = built.bytes.windows(9).any(|it| it == b"libm.so.6");
         assert_eq!(is_linked, !is_for_module);
     }
-    // What each gets is noted once for a file.
-    let (_directory, path, _) = build(both, &options);
-    let of = |name: &str| Substitution::parse(&format!("{name}={}", path.display())).unwrap();
-    let mut printed = Vec::new();
-    let print = |_: &Path, text: &str| printed.push(text.to_owned());
-    build_substitutes(&mut [of("f"), of("g")], &options, print).unwrap();
-    assert!(printed.len() == 1 && printed[0].contains("'f' gets whole bindings"), "{printed:?}");
     // One of them, by any name if only that is meant.
     let (_directory, _, built) = build("void g(float *a, float *b) {}", &options);
     assert_eq!(built.unwrap().called_once, ["g"]);

@@ -8,7 +8,7 @@ use rehal_session::{Equality, Expected, Function, Value, format_value, type_of_v
 use rehal_values::npy;
 
 use super::options::{OutputTarget, ResultOptions};
-use crate::output;
+use crate::{kernel_state, output};
 
 /// What to do with the results of a function, as many as it has: prepared before it is called.
 pub(crate) struct Results<'o> {
@@ -45,6 +45,8 @@ impl<'o> Results<'o> {
 
     /// Prints, writes or compares the results.
     pub(crate) fn finish(&self, values: &[Value]) -> Result<()> {
+        // Paths of outputs are relative to the directory in which the tool was started.
+        kernel_state::restore();
         let Self { options, expected } = self;
         if let Some(expected) = expected {
             if compare_all(values, expected, &options.equality)? {

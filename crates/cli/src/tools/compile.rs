@@ -1,9 +1,9 @@
 //! `rehal compile`: compiles a program with IREE's compiler, and checks the substitutes of its executables.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, FileKind, Result};
 use rehal_session::vm::ModuleFile;
@@ -126,7 +126,10 @@ fn run(invocation: &Invocation) -> Result<()> {
     let substitutes = SourceSubstitutes::new(flags.list(&SUBSTITUTE), directories, flags.list(&SEARCH_PATH));
     let substituted = compiler.substitute(&compilation, &substitutes)?;
     substituted.add_to(&mut compilation);
-    let compiled = compile(&compiler, &compilation)?;
+    let dumped = DumpedBefore::read(&compilation.flags);
+    let compiled = compile(&compiler, &compilation);
+    dumped.keep()?;
+    let compiled = compiled?;
     let cached = if compiled.is_cached() { ", from the cache" } else { "" };
     output::note(&format!("compiled by {} {}{cached}", compiler.path().display(), compiler.version()));
     let linked = put_libraries(flags, &compiled, &substituted)?;
@@ -137,6 +140,39 @@ fn run(invocation: &Invocation) -> Result<()> {
     match compiled.printed.is_empty() {
         true => Ok(()),
         false => output::print(&String::from_utf8_lossy(&compiled.printed)),
+    }
+}
+
+/// The files in directories to which the compiler dumps, with their contents before it does: it overwrites
+/// sources that were edited.
+struct DumpedBefore(Vec<(PathBuf, Vec<u8>)>);
+
+impl DumpedBefore {
+    fn read(flags: &[OsString]) -> Self {
+        let directory = |flag: &OsString| {
+            let (name, directory) = flag.to_str()?.trim_start_matches('-').split_once('=')?;
+            (name.starts_with("iree-hal-dump-executable-") && name.ends_with("-to"))
+                .then(|| directory.to_owned())
+        };
+        let files = flags.iter().filter_map(directory).filter_map(|it| fs::read_dir(it).ok());
+        let files = files.flat_map(|it| it.flatten().map(|it| it.path()));
+        Self(
+            files.filter(|it| it.is_file()).filter_map(|it| Some((it.clone(), fs::read(it).ok()?))).collect(),
+        )
+    }
+
+    /// Writes what was overwritten by something else beside it, and says so.
+    fn keep(&self) -> Result<()> {
+        let is_other = |(path, before): &&(PathBuf, Vec<u8>)| fs::read(path).is_ok_and(|it| it != *before);
+        for (path, before) in self.0.iter().filter(is_other) {
+            let mut kept = path.clone().into_os_string();
+            kept.push(".before");
+            let failed = |error| Error::io(format!("writing '{}'", Path::new(&kept).display()), &error);
+            fs::write(&kept, before).map_err(failed)?;
+            let (path, kept) = (path.display(), Path::new(&kept).display());
+            output::note(&format!("note: '{path}' had other contents, which are now in '{kept}'"));
+        }
+        Ok(())
     }
 }
 

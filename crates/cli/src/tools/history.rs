@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::flags::{Access, Flag, Flags, Group};
 use crate::report::{Report, Subject};
 use crate::tools::profile_compare::time;
-use crate::{Invocation, output};
+use crate::{Invocation, kernel_state, output};
 
 pub(super) const HISTORY: Flag<Option<PathBuf>> = Flag::path(
     "history",
@@ -312,6 +312,7 @@ impl LineFile {
     /// Appends a line; the file may end within one.
     pub(super) fn append(&self, line: &str) -> Result<()> {
         let failed = |error| Error::io("appending to it", &error);
+        kernel_state::restore();
         let created;
         let mut file = match &self.file {
             Some(file) => file,

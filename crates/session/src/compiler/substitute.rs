@@ -701,7 +701,6 @@ mod tests {
             workgroup_count: "a".into(),
             binding_bytes: vec![Some(16), None],
             element_bits: vec![Some(32); 2],
-            binding_offsets: vec![Some(0); 2],
             text: String::new(),
             layout: String::new(),
         }

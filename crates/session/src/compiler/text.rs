@@ -50,8 +50,6 @@ pub struct ExecutableFunction {
     pub binding_bytes: Vec<Option<u64>>,
     /// The bits of an element of each binding, if these are known and the same wherever it accesses it.
     pub(super) element_bits: Vec<Option<u64>>,
-    /// Where in each binding its data begins, in bytes; `None` if that is not one constant.
-    pub(super) binding_offsets: Vec<Option<u64>>,
     /// The operation that exports it.
     pub(super) text: String,
     /// Its layout as operations have it.
@@ -136,10 +134,6 @@ fn function(operation: &Operation<'_>, variant: &str) -> Option<ExecutableFuncti
         let first = all.next()?;
         all.all(|it| it == first).then_some(first).flatten()
     };
-    let offset = |index| match accesses.iter().any(|it| it.binding == index) {
-        true => of_binding(index, |it| it.offset),
-        false => Some(0),
-    };
     let bytes = |index| {
         let of_binding = accesses.iter().filter(|it| it.binding == index);
         let ends: Option<Vec<_>> = of_binding.map(|it| it.offset?.checked_add(it.bytes?)).collect();
@@ -151,7 +145,6 @@ fn function(operation: &Operation<'_>, variant: &str) -> Option<ExecutableFuncti
         constants: constants.unwrap_or(0),
         binding_bytes: (0..bindings.len()).map(bytes).collect(),
         element_bits: (0..bindings.len()).map(|index| of_binding(index, |it| it.bits)).collect(),
-        binding_offsets: (0..bindings.len()).map(offset).collect(),
         bindings,
         workload: count.split(',').filter(|it| !it.trim().is_empty()).count().saturating_sub(1),
         workgroup_count: words(operation.body),

@@ -100,17 +100,6 @@ pub(super) fn write(
     if KernelDialect::of(MappedFile::open(&object)?.bytes())? == KernelDialect::Library {
         return Ok(Wrapped::Library);
     }
-    for function in &variant.functions {
-        if let Some(index) = function.binding_offsets.iter().position(Option::is_none) {
-            let message = format!(
-                "'{}' gets one pointer for binding {index}, of which {} accesses several parts, or one that is decided at run time",
-                path.display(),
-                function.name
-            );
-            return Err(Error::invalid_argument(message)
-                .advise("replace the dispatch by a source, as the compiler dumps it"));
-        }
-    }
     let (symbols, defined) = symbols_for(variant, &object, path)?;
     if is_source {
         for (function, symbol) in variant.functions.iter().zip(&symbols) {
@@ -301,7 +290,7 @@ fn text(
     out
 }
 
-/// A function that passes its bindings and constants to one of an object.
+/// A function that passes the starts of its bindings, and its constants, to one of an object.
 fn call(out: &mut String, function: &ExecutableFunction, symbol: &str) {
     let bindings = function.bindings.len();
     let types: Vec<_> = std::iter::repeat_n("memref<1xi8>", bindings)
@@ -317,16 +306,10 @@ fn call(out: &mut String, function: &ExecutableFunction, symbol: &str) {
     );
     for (index, binding) in function.bindings.iter().enumerate() {
         let flags = binding.split_once(", ").map_or(String::new(), |(_, flags)| format!(" flags({flags})"));
-        let offset = function.binding_offsets.get(index).copied().flatten().unwrap_or(0);
-        let mut name = "%c0".to_owned();
-        if offset != 0 {
-            name = format!("%o{index}");
-            let _ = writeln!(out, "{name} = arith.constant {offset} : index");
-        }
         let _ = writeln!(
             out,
             "%b{index} = hal.interface.binding.subspan layout({layout}) binding({index}) alignment(64) \
-             offset({name}){flags} : memref<1xi8>"
+             offset(%c0){flags} : memref<1xi8>"
         );
     }
     for index in 0..function.constants {
@@ -354,7 +337,6 @@ mod tests {
             workgroup_count: String::new(),
             binding_bytes: Vec::new(),
             element_bits: Vec::new(),
-            binding_offsets: vec![Some(0), Some(320)],
             text: "EXPORT".into(),
             layout: "<L>".into(),
         };
@@ -367,8 +349,7 @@ mod tests {
         for line in [
             "func.func private @g(memref<1xi8>, memref<1xi8>, i32) attributes {hal.import.static, llvm.bareptr = true}",
             "%b0 = hal.interface.binding.subspan layout(<L>) binding(0) alignment(64) offset(%c0) flags(\"ReadOnly|Indirect\") : memref<1xi8>",
-            "%o1 = arith.constant 320 : index",
-            "%b1 = hal.interface.binding.subspan layout(<L>) binding(1) alignment(64) offset(%o1) : memref<1xi8>",
+            "%b1 = hal.interface.binding.subspan layout(<L>) binding(1) alignment(64) offset(%c0) : memref<1xi8>",
             "%k0 = hal.interface.constant.load layout(<L>) ordinal(0) : i32",
             "func.call @g(%b0, %b1, %k0) : (memref<1xi8>, memref<1xi8>, i32) -> ()",
         ] {

@@ -1,6 +1,6 @@
 //! What a catalog says of one function, for a kernel that replaces it.
 
-use rehal_base::{Error, FileKind, Result, nearest};
+use rehal_base::{Error, FileKind, Result, listed, nearest};
 use rehal_hal::FunctionInfo;
 use rehal_replay::{ExecutableRecord, Plan};
 use rehal_tune::{ComparedShape, ObservedBinding, ObservedKernel, ObservedShape};
@@ -9,7 +9,6 @@ use super::{Kernel, Kernels};
 use crate::drivers;
 
 /// Names that an error lists.
-const MAX_NAMES: usize = 20;
 
 impl Kernels {
     /// The function with this name, and its dispatches in this catalog; of the executable with this id only,
@@ -128,12 +127,9 @@ pub(super) fn alike(function: &str, all: impl Iterator<Item = String>) -> (Strin
         None if names.is_empty() => "rehal info says what the capture has".into(),
         None => "name one of them".into(),
     };
-    let shown: Vec<_> = names.iter().take(MAX_NAMES).map(|it| it.escape_debug().to_string()).collect();
-    let shown = shown.join(", ");
-    let shown = match names.len() {
-        0 => "no named functions".into(),
-        count if count > MAX_NAMES => format!("{shown} and {} more", count - MAX_NAMES),
-        _ => shown,
+    let shown = match names.is_empty() {
+        true => "no named functions".into(),
+        false => listed(names.iter().map(|it| it.escape_debug())),
     };
     (shown, advice)
 }

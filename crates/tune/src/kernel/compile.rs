@@ -396,7 +396,6 @@ pub fn build_substitutes(
     options: &CompilerOptions,
     mut messages: impl FnMut(&Path, &str),
 ) -> Result<()> {
-    let mut noted = HashSet::new();
     for substitution in substitutions {
         let functions = CalledFunction::selected(&substitution.selector, &options.functions);
         let options = CompilerOptions { functions, ..options.clone() };
@@ -407,11 +406,6 @@ pub fn build_substitutes(
                 messages(source, built.messages.trim_end());
             }
             called_once = built.called_once;
-            if let [function, ..] = &called_once[..]
-                && noted.insert(source.to_owned())
-            {
-                messages(source, &starts(source, function));
-            }
             Ok(Some(built.bytes))
         })?;
         // A module dispatches with its own count.
@@ -422,15 +416,6 @@ pub fn build_substitutes(
         }
     }
     Ok(())
-}
-
-/// What a plain function may not expect: if the compiler of programs makes the call, it adds the offset in
-/// the binding that the source of the dispatch says. Neither a capture nor a module has it.
-fn starts(source: &Path, function: &str) -> String {
-    let source = source.display();
-    format!(
-        "note: '{source}': '{function}' gets whole bindings; compiled into a program, it gets the parts that are accessed"
-    )
 }
 
 /// The same with libraries that have been compiled before, by source; `None` leaves a source as it is.

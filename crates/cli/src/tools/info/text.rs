@@ -92,7 +92,8 @@ fn verdict(text: &mut String, info: &Info<'_>) {
     };
     if replay.possible {
         // Problems that only loading the code reveals are not known yet.
-        let loaded = if contents.executables.is_empty() { "" } else { " (kernels not loaded)" };
+        let is_unknown = !contents.executables.is_empty() && !replay.executables_loaded;
+        let loaded = if is_unknown { " (kernels not loaded)" } else { "" };
         let warned = if replay.warnings.is_empty() { "" } else { ", with warnings" };
         let _ = writeln!(text, "\nReplay here: yes{loaded}, on {device}{devices}{warned}");
         for warning in replay.warnings.iter().take(MAX_ROWS) {
