@@ -351,6 +351,16 @@ fn all_initializers_are_called() {
             }
         }
     }
+    // Before it is unloaded.
+    let directory = tempfile::tempdir().unwrap();
+    let mark = directory.path().join("mark");
+    let last = format!(
+        "int creat(const char *, unsigned);\n\
+         __attribute__((destructor(101))) static void last(void) {{ creat(\"{}\", 0600); }}",
+        mark.display()
+    );
+    let rewritten = replace_system(&adding(one, &[]), &adding(&last, &[])).unwrap();
+    assert!(sums_as("system-elf-x86_64", &rewritten) == [100] && mark.exists());
     // Nothing calls them in an embedded image.
     let own = adding("", &["-nostdlib"]);
     for flags in [&[][..], &["-nostartfiles"]] {
