@@ -43,8 +43,9 @@ pub fn add(trials: &mut Vec<Trial>) {
     }
 }
 
-/// A kernel that fails, on each CPU device: both end alike, their captures have the same statuses, and both
-/// tools replay each alike, which fails unless the record says that the work had failed.
+/// A kernel that fails, on each CPU device: both end alike, and both tools replay each capture alike, which
+/// fails unless the record says that the work had failed. It does in ours; the reference's does not say it of
+/// work on the threads of [`ASYNCHRONOUS`].
 fn kernel(device: &str) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let pair = Pair::find("iree-run-module")?;
@@ -65,8 +66,12 @@ fn kernel(device: &str) -> Outcome {
         })?;
         found.push(replays_alike(&capture, device, true)?);
     }
-    let is_asynchronous = device == ASYNCHRONOUS;
-    ensure(found[0] == found[1] && found[0].is_empty() == is_asynchronous, || format!("recorded {found:?}"))
+    let theirs_says_it = device != ASYNCHRONOUS;
+    let is_said = |statuses: &[String]| statuses == ["OUT_OF_RANGE"];
+    ensure(
+        is_said(&found[0]) && if theirs_says_it { is_said(&found[1]) } else { found[1].is_empty() },
+        || format!("recorded {found:?}"),
+    )
 }
 
 /// Both end alike on `local-sync`, and all tools agree about both captures.

@@ -8,8 +8,6 @@ use rehal_tune::{ComparedShape, ObservedBinding, ObservedKernel, ObservedShape};
 use super::{Kernel, Kernels};
 use crate::drivers;
 
-/// Names that an error lists.
-
 impl Kernels {
     /// The function with this name, and its dispatches in this catalog; of the executable with this id only,
     /// if one is given. `plan` is what the catalog is of.

@@ -1,6 +1,5 @@
 //! Compiles the source of a kernel with the system's compiler.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
