@@ -16,6 +16,7 @@ mod state;
 mod text;
 mod threads;
 mod tree;
+mod weight;
 mod widths;
 mod words;
 
@@ -51,7 +52,7 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 19] = [
+const CHECKS: [(&str, Check); 20] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
@@ -71,6 +72,7 @@ const CHECKS: [(&str, Check); 19] = [
     ("size of documents", docs::sizes),
     ("the map of the code", map::check),
     ("glossary", words::check),
+    ("weight", weight::check),
 ];
 
 /// Prints what a check found; returns the number of problems.
