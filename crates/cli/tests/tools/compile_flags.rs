@@ -71,3 +71,20 @@ fn edited_sources_are_not_overwritten() {
     // The same files again lose nothing.
     assert_eq!(dump(&[]).status, Some(0));
 }
+
+/// The compiler writes over the sources that it has dumped before.
+#[test]
+fn edits_of_dumped_sources_are_kept() {
+    let work = Work::new();
+    let dump = "--iree-hal-dump-executable-sources-to=d";
+    assert!(!work.compile(&[dump]).contains("note:"));
+    assert!(!work.compile(&[dump]).contains("note:"), "what is not edited is not kept");
+    let file =
+        work.path("d").join(names(&work.path("d")).into_iter().find(|it| it.ends_with(".mlir")).unwrap());
+    let dumped = fs::read(&file).unwrap();
+    fs::write(&file, "edited").unwrap();
+    let said = work.compile(&[dump]);
+    assert!(said.contains(" had other contents, which are now in 'd/"), "{said}");
+    let kept = file.with_extension("mlir.before");
+    assert_eq!((fs::read(&file).unwrap(), fs::read_to_string(kept).unwrap()), (dumped, "edited".to_owned()));
+}

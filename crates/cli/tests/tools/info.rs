@@ -13,6 +13,7 @@ fn loading_executables_is_said() {
     let ran = run(&["rehal", "info", "--load_executables", &path]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert_eq!(ran.stderr, "note: loading the executables, which runs code of the capture\n");
+    assert!(ran.stdout.contains("\nReplay here: yes, on local-task\n"), "{}", ran.stdout);
     assert_eq!(run(&["rehal", "info", &path]).stderr, "");
 }
 

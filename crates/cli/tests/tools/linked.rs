@@ -91,6 +91,54 @@ fn a_kernel_is_one_file_everywhere() {
     assert!(double.starts_with("0.84") && add == "3xf32=3 3 3", "{double}, {add}");
 }
 
+/// Two intermediate results are in one buffer: a dispatch writes the second of them at an offset, which the
+/// function adds wherever it is called.
+#[test]
+fn plain_functions_get_the_start_of_each_binding() {
+    const PROGRAM: &str = "func.func @mix(%a: tensor<16x16xf32>, %b: tensor<16x16xf32>) -> tensor<16x16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<16x16xf32>
+  %filled = linalg.fill ins(%zero : f32) outs(%empty : tensor<16x16xf32>) -> tensor<16x16xf32>
+  %first = linalg.matmul ins(%a, %b : tensor<16x16xf32>, tensor<16x16xf32>) outs(%filled : tensor<16x16xf32>) -> tensor<16x16xf32>
+  %soft = linalg.softmax dimension(1) ins(%first : tensor<16x16xf32>) outs(%empty : tensor<16x16xf32>) -> tensor<16x16xf32>
+  %last = linalg.matmul ins(%soft, %b : tensor<16x16xf32>, tensor<16x16xf32>) outs(%filled : tensor<16x16xf32>) -> tensor<16x16xf32>
+  return %last : tensor<16x16xf32>
+}";
+    let work = Work::new();
+    work.write("p.mlir", PROGRAM);
+    work.compile(&["--iree-hal-dump-executable-sources-to=sources"]);
+    fs::rename(work.path("p.vmfb"), work.path("own.vmfb")).unwrap();
+    let source = fs::read_to_string(work.path("sources/module_mix_dispatch_1.mlir")).unwrap();
+    assert!(source.contains("binding(1) alignment(64) offset(%c1024)"), "{source}");
+    // The softmax of equal numbers is 1 / 16: tenfold, to tell.
+    work.write(
+        "k.c",
+        "void k(const float *a, char *o) { for (int i = 0; i < 256; ++i) ((float *)(o + 1024))[i] = 0.625f; }",
+    );
+    let call = |module: &str, more: &[&str]| {
+        let module = format!("--module={module}");
+        let words = ["iree-run-module", "--device=local-sync", &module, "--function=mix"];
+        let inputs = ["--input=16x16xf32=1", "--input=16x16xf32=2"];
+        let ran = work.run(&[&words[..], &inputs, more].concat());
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        ran.stdout
+            .split(['[', ' '])
+            .find(|it| it.starts_with(['1', '2']) && !it.contains('x'))
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(call("own.vmfb", &["--device_replay_output=c.ireereplay"]), "2");
+    work.compile(&["--substitute=mix_dispatch_1=k.c"]);
+    let substitute = ["rehal", "substitute", "own.vmfb", "--executable=mix_dispatch_1=k.c", "-o", "new.vmfb"];
+    let ran = work.run(&substitute);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert_eq!([call("p.vmfb", &[]), call("new.vmfb", &[])], ["20", "20"]);
+    assert_eq!(call("own.vmfb", &["--executable_substitution=mix_dispatch_1=k.c"]), "20");
+    let flag = "--replay_executable_substitution=mix_dispatch_1=k.c";
+    let verified = work.run(&["rehal", "verify", "--device=local-sync", flag, "c.ireereplay"]);
+    assert!(verified.stdout.contains("expected 0.0625, got 0.625"), "{}{}", verified.stdout, verified.stderr);
+}
+
 #[test]
 fn spirv_goes_into_the_container_of_a_module() {
     let scratch = Scratch::new();

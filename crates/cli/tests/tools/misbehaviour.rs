@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-use crate::common::{Ran, Scratch, capture, command, ran, run, write_kernel};
+use crate::common::{Ran, Scratch, capture, command, fixture, ran, run, write_kernel};
 
 const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
 
@@ -257,6 +257,16 @@ fn a_kernel_that_changes_its_process_is_noticed() {
         assert!(ran.stderr.contains(warning), "{device}: {ran:?}");
         assert!(ran.stderr.contains("handlers of signals"), "{device}: {ran:?}");
         assert!(device == "local-task" || ran.stderr.contains("signals that are blocked"), "{ran:?}");
+        let mut tool = command("iree-run-module");
+        let device = format!("--device={device}");
+        let module = format!("--module={}", fixture("modules/add4.vmfb"));
+        let substitution =
+            format!("--executable_substitution=add_dispatch_0_elementwise_4_f32={}", kernel.source());
+        let words =
+            [&*device, &*module, "--function=add", &substitution, "--input=4xf32=1", "--input=4xf32=2"];
+        tool.args(words).arg("--output=@out.npy").current_dir(scratch.path(""));
+        let ran = self::ran(tool.output().unwrap());
+        assert!(ran.status == Some(0) && scratch.path("out.npy").exists(), "{device}: {ran:?}");
     }
 }
 
