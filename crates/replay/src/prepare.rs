@@ -200,6 +200,7 @@ fn prepare_replacement(
     let prepared = prepare_one(device, &ExecutableParams { format, data, ..*captured });
     let prepared = prepared.map_err(|error| match kind {
         Some(kind) if !kind.may_be_executable() => refuse(kind),
+        Some(kind) if kind.is_code() && !device.info().has_files_of(kind) => other_device(kind.name()),
         _ => match device.infer_executable_format(data) {
             Some(other) if layer.keeps_format && other != format => Error::invalid_argument(format!(
                 "the code has the format '{other}', and the executable '{format}', which it keeps"
