@@ -205,7 +205,10 @@ def test_a_capture_is_reduced(mlp: Path, tmp_path: Path) -> None:
 def test_a_module_is_substituted(tmp_path: Path) -> None:
     out = tmp_path / "out.vmfb"
     code = FIXTURES / "modules/add4_swapped.elf"
-    report = rehal.substitute(ADD4, {"add4_linked": code}, out)
+    with pytest.raises(rehal.Error) as unknown:
+        rehal.substitute(ADD4, {"add4_linked": code}, out)
+    assert "state it with workgroup_count='FUNCTION=X,Y,Z' (same" in str(unknown.value)
+    report = rehal.substitute(ADD4, {"add4_linked": code}, out, workgroup_count="same")
     assert report.status == 0 and "add4_linked" in repr(report.to_dict())
     np.testing.assert_array_equal(rehal.run(out, "add", LEFT, RIGHT), [100 * (LEFT + RIGHT)])
     with pytest.raises(rehal.Error) as missing:

@@ -94,7 +94,7 @@ def _names() -> set[str]:
 
 
 #: A flag with its value, which ends before the punctuation of a sentence.
-_FLAG = r"--([a-z][a-z0-9_]*)(?:=('[^']*'|(?:[^\s,;)]*[^\s,;.:)])?))?"
+_FLAG = r"--([a-z][a-z0-9_]*)(?:=('[^']*'|(?:(?:[^\s,;)]|,(?=\S))*[^\s,;.:)])?))?"
 
 #: A command of the tool, with flags and operands in capitals.
 _COMMAND = re.compile(rf"\brehal ([a-z]+(?:-[a-z]+)?)((?: {_FLAG}| [A-Z][A-Z_]*(?:\.[a-z]+)?)*)(?![\w-])")
