@@ -119,6 +119,7 @@ impl Replacement {
 
     /// The same replacement, whose code `own` has been put into a container of the executable's format. The
     /// container hides what made the code, so its workgroups are stated, in place of `replaced`.
+    #[doc(hidden)]
     pub fn in_container(mut self, container: impl Into<Arc<[u8]>>, own: &[u8], replaced: &[u8]) -> Self {
         let name = match &self.code {
             Code::File(path) => Some(path.display().to_string()),
