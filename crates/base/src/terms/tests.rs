@@ -180,56 +180,109 @@ fn what_contradicts_the_bounds_of_a_formula_is_not_the_same() {
     assert!(!same(&program, &[zero, all], &[count], &quotient));
 }
 
-/// Each rule keeps the value: terms of random operations, simplified and evaluated.
-#[test]
-fn simplification_keeps_values() {
+const OPERATORS: [Operator; 24] = [
+    Operator::Add,
+    Operator::Sub,
+    Operator::Mul,
+    Operator::DivS,
+    Operator::DivU,
+    Operator::CeilDiv,
+    Operator::CeilDivU,
+    Operator::FloorDiv,
+    Operator::FloorMod,
+    Operator::MinS,
+    Operator::MinU,
+    Operator::MaxS,
+    Operator::Xor,
+    Operator::Or,
+    Operator::ShrU,
+    Operator::Eq,
+    Operator::LtS,
+    Operator::LtU,
+    Operator::And,
+    Operator::Shl,
+    Operator::ShrS,
+    Operator::RemS,
+    Operator::RemU,
+    Operator::MaxU,
+];
+
+fn generator() -> impl FnMut(usize) -> usize {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
-    let mut random = move |below: usize| {
+    move |below: usize| {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         (state % below as u64) as usize
-    };
-    const OPERATORS: [Operator; 24] = [
-        Operator::Add,
-        Operator::Sub,
-        Operator::Mul,
-        Operator::DivS,
-        Operator::DivU,
-        Operator::CeilDiv,
-        Operator::CeilDivU,
-        Operator::FloorDiv,
-        Operator::FloorMod,
-        Operator::MinS,
-        Operator::MinU,
-        Operator::MaxS,
-        Operator::Xor,
-        Operator::Or,
-        Operator::ShrU,
-        Operator::Eq,
-        Operator::LtS,
-        Operator::LtU,
-        Operator::And,
-        Operator::Shl,
-        Operator::ShrS,
-        Operator::RemS,
-        Operator::RemU,
-        Operator::MaxU,
-    ];
+    }
+}
+
+/// Random operations on two inputs and some constants.
+fn random_nodes(random: &mut impl FnMut(usize) -> usize) -> Vec<Node> {
+    let mut nodes = vec![Node::Input(0), Node::Input(1)];
+    nodes.extend([0, 1, -1, 2, 7, 8, 32].map(Node::Constant));
+    for _ in 0..random(12) + 3 {
+        let mut term = || Term(random(nodes.len()) as u32);
+        let (left, right, other) = (term(), term(), term());
+        nodes.push(match random(8) {
+            0 => Node::Select(left, right, other),
+            1 => Node::Wrap { bits: [8, 32][random(2)], is_signed: random(2) == 0, of: left },
+            2 => Node::Bounded { of: left, low: 0, high: 1 << 40 },
+            _ => Node::Binary(OPERATORS[random(OPERATORS.len())], left, right),
+        });
+    }
+    nodes
+}
+
+const SAMPLES: [[u32; 2]; 6] = [[0, 0], [1, 5], [8, 3], [40, 32], [7, u32::MAX], [1 << 31, 9]];
+
+/// What is proved to be the same has the same values, also if one constant or operation is another.
+#[test]
+fn what_is_proved_to_be_the_same_has_the_same_values() {
+    let mut random = generator();
+    let (mut proved, mut refused) = (0, 0);
+    for round in 0..20_000 {
+        let nodes = random_nodes(&mut random);
+        let mut program = Terms::default();
+        let mut terms: Vec<Term> = Vec::new();
+        for node in &nodes {
+            terms.push(program.node(node.map(|it| terms[it.index()])));
+        }
+        let inputs = [program.input(0), program.input(1)];
+        let last = Term(nodes.len() as u32 - 1);
+        let mut other = nodes.clone();
+        if round % 2 == 0 {
+            let at = random(other.len());
+            other[at] = match other[at] {
+                Node::Constant(value) => Node::Constant(value + 1),
+                Node::Binary(_, left, right) => Node::Binary(OPERATORS[random(OPERATORS.len())], left, right),
+                node => node,
+            };
+        }
+        let other = Formula { nodes: other, results: vec![last] };
+        if !same(&program, &inputs, &[terms[last.index()]], &other) {
+            refused += 1;
+            continue;
+        }
+        let own = Formula { nodes, results: vec![last] };
+        for sample in SAMPLES {
+            let input = |index: u32| sample.get(index as usize).copied();
+            if let (Ok(own), Ok(value)) = (own.evaluate(input), other.evaluate(input)) {
+                proved += 1;
+                assert_eq!(own[0] as u32, value[0] as u32, "{own:?} {other} for {sample:?}");
+            }
+        }
+    }
+    assert!(proved > 5000 && refused > 1000, "{proved} {refused}");
+}
+
+/// Each rule keeps the value: terms of random operations, simplified and evaluated.
+#[test]
+fn simplification_keeps_values() {
+    let mut random = generator();
     let mut compared = 0;
     for _ in 0..20_000 {
-        let mut nodes = vec![Node::Input(0), Node::Input(1)];
-        nodes.extend([0, 1, -1, 2, 7, 8, 32].map(Node::Constant));
-        for _ in 0..random(12) + 3 {
-            let mut term = || Term(random(nodes.len()) as u32);
-            let (left, right, other) = (term(), term(), term());
-            nodes.push(match random(8) {
-                0 => Node::Select(left, right, other),
-                1 => Node::Wrap { bits: [8, 32][random(2)], is_signed: random(2) == 0, of: left },
-                2 => Node::Bounded { of: left, low: 0, high: 1 << 40 },
-                _ => Node::Binary(OPERATORS[random(OPERATORS.len())], left, right),
-            });
-        }
+        let nodes = random_nodes(&mut random);
         let result = Term(nodes.len() as u32 - 1);
         let plain = Formula { nodes, results: vec![result] };
         let mut simplifier = simplify::Simplifier::default();
@@ -242,7 +295,7 @@ fn simplification_keeps_values() {
             terms.push(term);
         }
         let simple = simplifier.formula(terms[result.index()]);
-        for inputs in [[0, 0], [1, 5], [8, 3], [40, 32], [7, u32::MAX], [1 << 31, 9]] {
+        for inputs in SAMPLES {
             let input = |index: u32| inputs.get(index as usize).copied();
             // What is selected away or out of bounds may have other faults.
             let all = Formula { nodes: plain.nodes.clone(), results: (0..=result.0).map(Term).collect() };
