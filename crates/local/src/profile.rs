@@ -10,8 +10,9 @@ use std::ops::Range;
 
 use rehal_base::{Context, Result, StatusCode};
 use rehal_hal::profile::{
-    CommandRegion, HostExecution, ProfileData, ProfileSession, ProfiledCommand, ProfiledCommandKind,
-    ProfiledDispatch, ProfiledOperation, ProfiledSubmission, ProfiledThread, WorkerSpan, now_ns,
+    CommandRegion, HostExecution, ProcessorTime, ProfileData, ProfileSession, ProfiledCommand,
+    ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledSubmission, ProfiledThread,
+    SectionClock, WorkerSpan, now_ns,
 };
 use rehal_hal::{CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
 
@@ -24,7 +25,8 @@ pub(crate) const SUPPORTED: ProfileData = ProfileData::QUEUE_EVENTS
     .union(ProfileData::HOST_EXECUTION)
     .union(ProfileData::EXECUTABLE_METADATA)
     .union(ProfileData::MEMORY_EVENTS)
-    .union(ProfileData::COMMAND_REGIONS);
+    .union(ProfileData::COMMAND_REGIONS)
+    .union(ProfileData::PROCESSOR_TIME);
 
 /// The kinds of data that need the commands of a command buffer, which inline execution does not keep.
 pub(crate) const NEEDS_COMMANDS: ProfileData =
@@ -37,6 +39,8 @@ pub(crate) struct Span {
     pub(crate) end_ns: i64,
     /// Sum of the times that all threads spent in it.
     pub(crate) thread_time_ns: i64,
+    /// What the processor spent on it, if that is requested.
+    pub(crate) processor: Option<ProcessorTime>,
     /// Whether workers ran it.
     pub(crate) was_deferred: bool,
 }
@@ -44,33 +48,42 @@ pub(crate) struct Span {
 impl Span {
     /// What this thread did between two times.
     pub(crate) fn new(start_ns: i64, end_ns: i64) -> Self {
-        Self { start_ns, end_ns, thread_time_ns: end_ns - start_ns, was_deferred: false }
+        Self { start_ns, end_ns, thread_time_ns: end_ns - start_ns, processor: None, was_deferred: false }
     }
 }
 
 /// When the workgroups of a dispatch, all of which one thread runs, began and ended. What comes before them,
 /// such as the lookup of its bindings, takes longer than a short kernel.
-#[derive(Default)]
 pub(crate) struct WorkgroupClock {
-    start_ns: Cell<Option<i64>>,
-    end_ns: Cell<Option<i64>>,
+    has_cpu: bool,
+    begun: Cell<Option<SectionClock>>,
+    span: Cell<Option<Span>>,
 }
 
 impl WorkgroupClock {
-    /// The first workgroup is about to begin.
-    pub(crate) fn start(&self) {
-        self.start_ns.set(Some(now_ns()));
+    fn new(has_cpu: bool) -> Self {
+        Self { has_cpu, begun: Cell::default(), span: Cell::default() }
     }
 
-    /// The last workgroup has ended.
-    pub(crate) fn stop(&self) {
-        self.end_ns.set(Some(now_ns()));
+    /// The first workgroup is about to begin.
+    pub(crate) fn start(&self) {
+        self.begun.set(Some(SectionClock::start(self.has_cpu)));
+    }
+
+    /// The last of `workgroups` has ended.
+    pub(crate) fn stop(&self, workgroups: u64) {
+        let Some(begun) = self.begun.get() else { return };
+        let (end_ns, time) = begun.stop();
+        let processor = time.map(|time| ProcessorTime::of((workgroups > 0).then_some(time)));
+        self.span.set(Some(Span { processor, ..Span::new(begun.start_ns, end_ns) }));
     }
 
     /// The time between them; a dispatch that fails ends now.
     fn span(&self) -> Span {
-        let end_ns = self.end_ns.get().unwrap_or_else(now_ns);
-        Span::new(self.start_ns.get().unwrap_or(end_ns), end_ns)
+        self.span.get().unwrap_or_else(|| {
+            let end_ns = now_ns();
+            Span::new(self.begun.get().map_or(end_ns, |it| it.start_ns), end_ns)
+        })
     }
 }
 
@@ -138,7 +151,7 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
     LAST_NS.set(start_ns);
     let workgroup_count = workgroup_count_of(op, names);
     let (outcome, span) = match op {
-        QueueOp::Dispatch(dispatch) => timed_dispatch(dispatch, names),
+        QueueOp::Dispatch(dispatch) => timed_dispatch(dispatch, names, profile),
         // The memory was allocated when it was submitted.
         QueueOp::Alloca { .. } => {
             let (start_ns, end_ns) = profile.allocation_ns().unwrap_or((start_ns, start_ns));
@@ -173,8 +186,9 @@ thread_local! {
 fn timed_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(
     dispatch: &Dispatch<N>,
     names: &R,
+    profile: &ProfiledSubmission,
 ) -> (Result<()>, Span) {
-    let clock = WorkgroupClock::default();
+    let clock = WorkgroupClock::new(profile.reports_processor_time());
     let outcome = run_dispatch(dispatch, names, Some(&clock));
     (outcome, clock.span())
 }
@@ -203,9 +217,13 @@ pub(crate) fn report_operation<'r, N: Names + 'r, R: Resolve<'r, N>>(
 }
 
 /// Runs a command.
-fn run_timed(operation: &QueueOp<Indexed>, names: &StoredNames<'_, '_>) -> (Result<()>, Span) {
+fn run_timed(
+    operation: &QueueOp<Indexed>,
+    names: &StoredNames<'_, '_>,
+    profile: &ProfiledSubmission,
+) -> (Result<()>, Span) {
     match operation {
-        QueueOp::Dispatch(dispatch) => timed_dispatch(dispatch, names),
+        QueueOp::Dispatch(dispatch) => timed_dispatch(dispatch, names, profile),
         _ => {
             let start_ns = now_ns();
             let outcome = run(operation, names, None);
@@ -230,7 +248,7 @@ pub(crate) fn run_commands(
         for index in commands {
             let operation = &recording.operations[index];
             let workgroup_count = workgroup_count_of(operation, names);
-            let (outcome, span) = run_timed(operation, names);
+            let (outcome, span) = run_timed(operation, names, profile);
             now = span.end_ns;
             LAST_NS.set(now);
             profiled.report_thread(operation, names, Some(command_index(index, stage)), span);
@@ -379,6 +397,7 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
         start_ns: span.start_ns,
         end_ns: span.end_ns,
         thread_time_ns: if dispatch.is_some() { span.thread_time_ns } else { 0 },
+        processor: span.processor.filter(|_| dispatch.is_some()),
         replayed_record: profile.replayed_record().filter(|_| command_index.is_none()),
     });
 }

@@ -2,12 +2,76 @@
 
 use std::sync::LazyLock;
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// The host's clock of profiles: monotonic nanoseconds, the same for all processes of a machine.
 #[inline]
 pub fn now_ns() -> i64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    read(ClockId::Monotonic)
+}
+
+fn read(clock: ClockId) -> i64 {
+    let now = clock_gettime(clock);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
+
+/// CPU time and wall time of a thread, in a section or in several.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SectionTime {
+    /// CPU time of the thread.
+    pub cpu_ns: u64,
+    /// Wall time.
+    pub elapsed_ns: u64,
+}
+
+/// The clocks at the begin of a section that one thread executes. The CPU clock is read before the wall clock
+/// here and after it at the end, so that no system call is within the wall time.
+#[derive(Clone, Copy, Debug)]
+pub struct SectionClock {
+    cpu_ns: Option<i64>,
+    /// The wall clock, as [`now_ns`].
+    pub start_ns: i64,
+}
+
+impl SectionClock {
+    /// The section begins. `has_cpu` says whether its CPU time is measured.
+    #[inline]
+    pub fn start(has_cpu: bool) -> Self {
+        // In this order.
+        let cpu_ns = has_cpu.then(|| read(ClockId::ThreadCPUTime));
+        Self { cpu_ns, start_ns: now_ns() }
+    }
+
+    /// The section ends, on the thread that began it. Returns when, by the wall clock, and its times if its
+    /// CPU time is measured.
+    #[inline]
+    pub fn stop(self) -> (i64, Option<SectionTime>) {
+        let end_ns = now_ns();
+        let time = self.cpu_ns.map(|begun_ns| {
+            let cpu_ns = read(ClockId::ThreadCPUTime).saturating_sub(begun_ns).saturating_sub(*READING_NS);
+            let unsigned = |ns: i64| u64::try_from(ns).unwrap_or(0);
+            SectionTime { cpu_ns: unsigned(cpu_ns), elapsed_ns: unsigned(end_ns - self.start_ns) }
+        });
+        (end_ns, time)
+    }
+
+    /// Measures the costs of reading the clocks, so that the first section does not.
+    pub fn prepare() {
+        LazyLock::force(&READING_NS);
+    }
+}
+
+/// The least CPU time of a section without work: what reading the clocks costs.
+static READING_NS: LazyLock<i64> = LazyLock::new(|| {
+    /// Number of empty sections: some are free of interrupts and of cache misses.
+    const SECTIONS: usize = 1000;
+    let empty = || {
+        let begun_ns = read(ClockId::ThreadCPUTime);
+        let (_start_ns, _end_ns) = (now_ns(), now_ns());
+        read(ClockId::ThreadCPUTime).saturating_sub(begun_ns)
+    };
+    (0..SECTIONS).map(|_| empty()).min().unwrap_or(0).max(0)
+});
 
 /// The steps in which the clock advances, in nanoseconds; at least 1. A span is wrong by less than a step.
 pub fn resolution_ns() -> f64 {
@@ -36,7 +100,31 @@ pub fn greatest_common_divisor(mut one: u64, mut other: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::thread::sleep;
+    use std::time::Duration;
+
     use super::*;
+
+    /// The wall clock counts time in which the thread does not run, the CPU clock does not.
+    #[test]
+    fn a_section_has_the_time_of_its_thread() {
+        SectionClock::prepare();
+        assert_eq!(SectionClock::start(false).stop().1, None);
+        let empty = (0..1000).filter_map(|_| SectionClock::start(true).stop().1);
+        let least = empty.min_by_key(|it| it.cpu_ns).unwrap();
+        assert!(least.cpu_ns < 100, "reading the clocks is subtracted: {least:?}");
+        let (clock, begun_ns) = (SectionClock::start(true), now_ns());
+        sleep(Duration::from_millis(20));
+        let (end_ns, time) = clock.stop();
+        let time = time.unwrap();
+        assert_eq!(time.elapsed_ns, (end_ns - clock.start_ns) as u64);
+        assert!(time.elapsed_ns >= 20_000_000 && time.cpu_ns < 5_000_000, "{time:?}");
+        assert!(clock.start_ns <= begun_ns && begun_ns < end_ns);
+        let (clock, begun_ns) = (SectionClock::start(true), read(ClockId::ThreadCPUTime));
+        while read(ClockId::ThreadCPUTime) < begun_ns + 5_000_000 {}
+        let time = clock.stop().1.unwrap();
+        assert!((4_990_000..6_000_000).contains(&time.cpu_ns) && time.elapsed_ns >= 4_990_000, "{time:?}");
+    }
 
     #[test]
     fn a_clock_may_advance_by_several_nanoseconds_at_a_time() {

@@ -1,5 +1,6 @@
 use rehal_base::StatusCode;
 
+use super::SectionTime;
 use crate::{Binding, BufferRef, BufferUsage, Dispatch, Indexed, MemoryType, QueueOp, Store, Timepoint};
 
 /// What a queue operation does.
@@ -100,8 +101,42 @@ pub struct HostExecution {
     pub end_ns: i64,
     /// Sum of the times that all threads spent in it, if it is a dispatch.
     pub thread_time_ns: i64,
+    /// What the processor spent on it, if it is a dispatch and that is requested.
+    pub processor: Option<ProcessorTime>,
     /// Ordinal of the capture's record that the queue operation replays, unless its queue event has it.
     pub replayed_record: Option<u64>,
+}
+
+/// Time of the threads that executed workgroups of a dispatch, in the sections in which they did so.
+///
+/// The CPU time of a section includes its reads of the wall clock, and what of reading the CPU clock exceeds
+/// the least that this costs, which is subtracted: caches that the kernel evicted make it dearer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProcessorTime {
+    /// CPU time of all threads (`CLOCK_THREAD_CPUTIME_ID`).
+    pub cpu_ns: u64,
+    /// Wall time of the same sections. What it exceeds the CPU time by is time in which the threads did not
+    /// run.
+    pub elapsed_ns: u64,
+    /// Threads that executed at least one workgroup.
+    pub thread_count: u32,
+    /// CPU time of the thread that used most.
+    pub longest_cpu_ns: u64,
+    /// Wall time of the thread that took longest.
+    pub longest_elapsed_ns: u64,
+}
+
+impl ProcessorTime {
+    /// Of threads with these CPU times and wall times.
+    pub fn of(threads: impl IntoIterator<Item = SectionTime>) -> Self {
+        threads.into_iter().fold(Self::default(), |sum, thread| Self {
+            cpu_ns: sum.cpu_ns + thread.cpu_ns,
+            elapsed_ns: sum.elapsed_ns + thread.elapsed_ns,
+            thread_count: sum.thread_count + 1,
+            longest_cpu_ns: sum.longest_cpu_ns.max(thread.cpu_ns),
+            longest_elapsed_ns: sum.longest_elapsed_ns.max(thread.elapsed_ns),
+        })
+    }
 }
 
 /// What a step in the life of an allocation is.

@@ -26,11 +26,11 @@ use rehal_base::{Error, Result};
 
 use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
 
-pub use clock::{greatest_common_divisor, now_ns, resolution_ns};
+pub use clock::{SectionClock, SectionTime, greatest_common_divisor, now_ns, resolution_ns};
 pub use events::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
-    PoolReservation, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation,
-    ProfiledThread, QueueEvent, QueueOpKind, WorkerSpan,
+    PoolReservation, ProcessorTime, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch,
+    ProfiledOperation, ProfiledThread, QueueEvent, QueueOpKind, WorkerSpan,
 };
 pub use session::{ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, set_replayed_record};
 
@@ -62,16 +62,22 @@ bitflags::bitflags! {
         const COMMAND_REGIONS = 1 << 9;
         /// Hardware counters of time ranges.
         const COUNTER_RANGES = 1 << 10;
+        /// Of dispatches that the host executes, the time that the processor spent: [`ProcessorTime`]. Reading
+        /// that clock is a system call, so nothing reads it unless it is requested.
+        const PROCESSOR_TIME = 1 << 11;
     }
 }
 
 impl ProfileData {
     /// What is reported in detail of queue operations and their commands.
-    pub(crate) const OF_OPERATIONS: Self =
-        Self::HOST_EXECUTION.union(Self::DISPATCH_EVENTS).union(Self::COMMAND_REGIONS);
+    pub(crate) const OF_OPERATIONS: Self = Self::HOST_EXECUTION
+        .union(Self::DISPATCH_EVENTS)
+        .union(Self::COMMAND_REGIONS)
+        .union(Self::PROCESSOR_TIME);
 
-    /// The names of the kinds of data (source: the flag `--device_profiling_mode` of release 3.13.0).
-    pub const NAMES: [(&'static str, Self); 11] = [
+    /// The names of the kinds of data (source: the flag `--device_profiling_mode` of release 3.13.0, which
+    /// lacks the last).
+    pub const NAMES: [(&'static str, Self); 12] = [
         ("queue-events", Self::QUEUE_EVENTS),
         ("host-execution", Self::HOST_EXECUTION),
         ("device-queue-events", Self::DEVICE_QUEUE_EVENTS),
@@ -83,6 +89,7 @@ impl ProfileData {
         ("counter-ranges", Self::COUNTER_RANGES),
         ("executable-metadata", Self::EXECUTABLE_METADATA),
         ("executable-traces", Self::EXECUTABLE_TRACES),
+        ("processor-time", Self::PROCESSOR_TIME),
     ];
 
     /// The names of all kinds of data in this set.

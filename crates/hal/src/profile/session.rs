@@ -7,7 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use rehal_base::{Error, Result, glob};
 use smallvec::SmallVec;
 
-use super::clock::now_ns;
+use super::clock::{SectionClock, now_ns};
 use super::{
     HostExecution, MemoryEvent, MemoryEventKind, PoolReservation, ProfileData, ProfileFilter, ProfileRequest,
     ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, QueueOpKind,
@@ -105,6 +105,11 @@ impl Profiler {
                 .advise("end that session before another begins"));
         }
         let mut request = request.clone();
+        if request.data.contains(ProfileData::PROCESSOR_TIME) {
+            // Its events have it.
+            request.data |= ProfileData::HOST_EXECUTION;
+            SectionClock::prepare();
+        }
         let named = ProfileData::HOST_EXECUTION | ProfileData::COMMAND_REGIONS | ProfileData::DISPATCH_EVENTS;
         // These events name executables, which only their metadata describes.
         if request.data.intersects(named) {
@@ -385,6 +390,12 @@ impl ProfiledSubmission {
     #[inline]
     pub fn reports_spans(&self) -> bool {
         self.data.intersects(ProfileData::HOST_EXECUTION)
+    }
+
+    /// Whether the CPU time of dispatches is reported with their spans.
+    #[inline]
+    pub fn reports_processor_time(&self) -> bool {
+        self.data.intersects(ProfileData::PROCESSOR_TIME)
     }
 
     /// Whether dispatches, timed by the device, are reported: the filter selects the queue and the command

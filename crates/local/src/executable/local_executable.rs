@@ -112,7 +112,7 @@ impl LocalExecutable {
         let mut next = || {
             let taken = all.take();
             if let Some(clock) = clock {
-                if taken.is_some() { clock.start() } else { clock.stop() }
+                if taken.is_some() { clock.start() } else { clock.stop(workgroups) }
             }
             taken
         };

@@ -351,7 +351,7 @@ impl Running<'_, '_, '_> {
         let names = &self.view.names;
         let mut clock = Clock::new(self.profile());
         if !matches!(operation, QueueOp::Dispatch(_)) {
-            clock.start();
+            clock.start(false);
         }
         let outcome = match operation {
             QueueOp::Dispatch(dispatch) => self.run_dispatch(command, dispatch, tiling, end, claim, claims),
@@ -422,7 +422,7 @@ impl Running<'_, '_, '_> {
                 if measured.is_some() {
                     running = Some((Instant::now(), part.end - part.start));
                 }
-                clock.start();
+                clock.start(!part.is_empty());
                 Some(part)
             };
             let share = Share { concurrency: self.worker.pool.worker_count(), next: &mut next };

@@ -56,7 +56,7 @@ impl Running<'_, '_, '_> {
         let (mut first_tile_ns, mut last_tile_ns, mut drains) = (i64::MAX, start_ns, 0);
         let failed = self.failed_command();
         for (command, tiling) in commands.clone().zip(&self.content.tilings) {
-            let Some(span) = tiling.times.span() else { continue };
+            let Some(span) = tiling.times.span(profile) else { continue };
             first_tile_ns = first_tile_ns.min(span.start_ns);
             last_tile_ns = last_tile_ns.max(span.end_ns);
             drains += tiling.times.drains();
@@ -135,13 +135,13 @@ impl Running<'_, '_, '_> {
         let status = self.failed_command().map_or(StatusCode::Ok, |(_, code)| code);
         let whole = || {
             let (start_ns, end_ns) = (report.start_ns.load(Ordering::Relaxed), now_ns());
-            Span { start_ns, end_ns, thread_time_ns: end_ns - start_ns, was_deferred: true }
+            Span { was_deferred: true, ..Span::new(start_ns, end_ns) }
         };
         let tiling = self.content.tilings.first().filter(|_| !self.view.is_command_buffer);
         let span = match (profile.allocation_ns(), tiling) {
             // The memory was allocated when it was submitted, by the thread that did so.
             (Some((start_ns, end_ns)), _) => Span::new(start_ns, end_ns),
-            (None, Some(tiling)) => tiling.times.span().unwrap_or_else(whole),
+            (None, Some(tiling)) => tiling.times.span(profile).unwrap_or_else(whole),
             (None, None) => whole(),
         };
         let kept = &self.content.kept;

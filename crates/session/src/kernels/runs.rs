@@ -117,7 +117,7 @@ pub(super) fn sample(
         let Some(kernel) = kernel else { continue };
         host_ns[kernel] += time_ns as f64;
         if has_spans {
-            device_ns[kernel] += spans[number].1.saturating_sub(spans[number].0).max(0) as f64;
+            device_ns[kernel] += spans[number].busy_ns() as f64;
         }
     }
     Ok(Sample { device_ns: has_spans.then_some(device_ns), host_ns })

@@ -3,12 +3,52 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rehal_base::{Result, StatusCode};
 use rehal_hal::profile::{
-    ClockSample, DispatchEvent, HostExecution, ProfileData, ProfileFilter, ProfileRequest, ProfileSink,
-    greatest_common_divisor, resolution_ns,
+    ClockSample, DispatchEvent, HostExecution, ProcessorTime, ProfileData, ProfileFilter, ProfileRequest,
+    ProfileSink, greatest_common_divisor, resolution_ns,
 };
 use rehal_hal::{Device, DeviceGroup};
 
-/// The begins and ends of dispatches, as devices report them. Devices are profiled until it is dropped.
+/// When a dispatch ran, as its device reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DispatchTime {
+    /// When its first workgroup began, in nanoseconds of the host.
+    pub start_ns: i64,
+    /// When its last workgroup ended.
+    pub end_ns: i64,
+    /// What the processor spent on it, if the host executed it.
+    pub processor: Option<ProcessorTime>,
+}
+
+impl DispatchTime {
+    /// From the first workgroup to the last.
+    pub fn elapsed_ns(&self) -> u64 {
+        u64::try_from(self.end_ns.saturating_sub(self.start_ns)).unwrap_or(0)
+    }
+
+    /// Whether a thread that executed it did not run all the time.
+    pub fn is_preempted(&self) -> bool {
+        /// More is no cost of reading a clock.
+        const MOST_NS: u64 = 20_000;
+        /// Less is.
+        const LEAST_NS: u64 = 1_000;
+        self.processor.is_some_and(|it| {
+            let lost_ns = it.elapsed_ns.saturating_sub(it.cpu_ns);
+            lost_ns > MOST_NS || (lost_ns > LEAST_NS && lost_ns > it.elapsed_ns / 50)
+        })
+    }
+
+    /// How long it takes if nothing else runs: from the first workgroup to the last, or what the thread that
+    /// computed longest spent on it if a thread was preempted.
+    pub fn busy_ns(&self) -> u64 {
+        match self.processor {
+            Some(it) if self.is_preempted() => it.longest_cpu_ns,
+            _ => self.elapsed_ns(),
+        }
+    }
+}
+
+/// The times of dispatches, as devices report them. Devices are profiled until it is dropped.
 pub struct DispatchSpans {
     profiled: Vec<Profiled>,
 }
@@ -27,12 +67,12 @@ impl DispatchSpans {
         Self { profiled: devices.devices().iter().filter_map(Profiled::begin).collect() }
     }
 
-    /// The spans since the last call, in nanoseconds, by their begin. Spans of devices with a clock of their
-    /// own are exact in length.
-    pub fn take(&self) -> Vec<(i64, i64)> {
-        let mut spans: Vec<_> = self.profiled.iter().flat_map(Profiled::take).collect();
-        spans.sort_unstable();
-        spans
+    /// The times since the last call, by their begin. Those of devices with a clock of their own are exact in
+    /// length.
+    pub fn take(&self) -> Vec<DispatchTime> {
+        let mut times: Vec<_> = self.profiled.iter().flat_map(Profiled::take).collect();
+        times.sort_by_key(|it| (it.start_ns, it.end_ns));
+        times
     }
 
     /// The steps in which the clocks of the spans advance, in nanoseconds: of several clocks, the largest.
@@ -43,8 +83,8 @@ impl DispatchSpans {
         if largest > 0.0 { largest } else { resolution_ns() }
     }
 
-    /// Ends the profiles; returns the spans since the last call of [`DispatchSpans::take`].
-    pub fn end(mut self) -> Result<Vec<(i64, i64)>> {
+    /// Ends the profiles; returns the times since the last call of [`DispatchSpans::take`].
+    pub fn end(mut self) -> Result<Vec<DispatchTime>> {
         let spans = self.take();
         let ended = std::mem::take(&mut self.profiled).into_iter().map(|it| it.device.end_profiling());
         // All are ended, also after one that fails.
@@ -64,8 +104,9 @@ impl Drop for DispatchSpans {
 impl Profiled {
     /// `None` if the device reports neither the host's executions nor dispatches.
     fn begin(device: &Device) -> Option<Self> {
-        let kinds = [(ProfileData::HOST_EXECUTION, false), (ProfileData::DISPATCH_EVENTS, true)];
-        kinds.into_iter().find_map(|(data, has_ticks)| {
+        let by_host = ProfileData::HOST_EXECUTION;
+        let kinds = [by_host | ProfileData::PROCESSOR_TIME, by_host, ProfileData::DISPATCH_EVENTS];
+        kinds.into_iter().find_map(|data| {
             let spans = Arc::new(Spans::default());
             let request = ProfileRequest {
                 data,
@@ -74,6 +115,7 @@ impl Profiled {
                 sink: spans.clone(),
             };
             let began = device.begin_profiling(&request).is_ok();
+            let has_ticks = data == ProfileData::DISPATCH_EVENTS;
             began.then(|| Self { device: device.clone(), spans, has_ticks })
         })
     }
@@ -86,7 +128,7 @@ impl Profiled {
         self.spans.reported.lock().step_ns()
     }
 
-    fn take(&self) -> Vec<(i64, i64)> {
+    fn take(&self) -> Vec<DispatchTime> {
         // Without what is still to be reported, the host's clock measures.
         if self.has_ticks && self.device.flush_profiling().is_err() {
             return Vec::new();
@@ -95,9 +137,9 @@ impl Profiled {
         let ticks = std::mem::take(&mut reported.ticks);
         let mut spans = std::mem::take(&mut reported.spans);
         if let Some((first, last)) = reported.clocks {
-            spans.extend(
-                ticks.into_iter().map(|(start, end)| (host(first, last, start), host(first, last, end))),
-            );
+            let at = |tick| host(first, last, tick);
+            let time = |(start, end)| DispatchTime { start_ns: at(start), end_ns: at(end), processor: None };
+            spans.extend(ticks.into_iter().map(time));
         }
         spans
     }
@@ -132,7 +174,7 @@ struct Spans {
 #[derive(Default)]
 struct Reported {
     /// In nanoseconds of the host.
-    spans: Vec<(i64, i64)>,
+    spans: Vec<DispatchTime>,
     /// In ticks of the device.
     ticks: Vec<(u64, u64)>,
     /// By how many ticks the clock of the device advances at a time: the lengths of all spans are multiples
@@ -152,7 +194,8 @@ impl Reported {
 impl ProfileSink for Spans {
     fn host_execution(&self, event: &HostExecution) {
         if event.dispatch.is_some() && event.status == StatusCode::Ok {
-            self.reported.lock().spans.push((event.start_ns, event.end_ns));
+            let HostExecution { start_ns, end_ns, processor, .. } = *event;
+            self.reported.lock().spans.push(DispatchTime { start_ns, end_ns, processor });
         }
     }
 

@@ -1,0 +1,250 @@
+//! Is one side faster or slower than another? Samples of times become a ratio, its interval and a verdict.
+//!
+//! All that compares times does so here: kernels (`rehal-tune`), replays with and without replacements, runs
+//! of several processes, profiles. So a difference is judged in one way, whatever measured it.
+//!
+//! - [`measure`] takes pairs of samples of two sides that are at hand, interleaved in random order. It has
+//!   both sides placed anew in memory for each batch, since a placement can make one side faster, and batches
+//!   are the samples of the interval (`sampler.rs`, docs/decisions/026). `coarse.rs` has the statistics of
+//!   clocks with few steps in a sample, `modes.rs` those of kernels that take one of two times.
+//! - [`judge_processes`] compares times of two sets of processes, such as those of two histories. A process
+//!   has one placement, so that each is one sample.
+//!
+//! A [`Sample`] says whether its thread was preempted, and whether the time excludes that. A sample that
+//! includes it is never part of an interval. The statistics have no clock, so that their tests run on
+//! simulated machines.
+
+mod coarse;
+mod modes;
+mod processes;
+mod sampler;
+mod turns;
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+pub use self::coarse::LONGEST_STEP_NS;
+pub use self::modes::Modes;
+pub use self::processes::judge_processes;
+pub use self::sampler::FAR;
+pub use self::turns::{Batch, Flow, JudgeOptions, Parts, Side, Subject, measure};
+use crate::Conditions;
+use crate::stats::Interval;
+
+/// What a time says of the time in which the threads that did the work were preempted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Preemption {
+    /// They were not preempted.
+    #[default]
+    None,
+    /// They were, and the time is without it. What the other threads left in the caches is still in it.
+    Excluded,
+    /// They were, and it is in the time.
+    Included,
+}
+
+/// A time of one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// In nanoseconds.
+    pub ns: f64,
+    /// Whether its threads were preempted.
+    pub preemption: Preemption,
+}
+
+impl Sample {
+    /// A time that nothing preempted, in nanoseconds.
+    pub fn clean(ns: f64) -> Self {
+        Self { ns, preemption: Preemption::None }
+    }
+}
+
+/// What measures the times of a [`Judgment`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Clock {
+    /// The host's: what a thread waits is in it.
+    #[default]
+    Wall,
+    /// The processor's, of the threads that do the work.
+    Processor,
+    /// The device's own.
+    Device,
+}
+
+impl Clock {
+    /// The clock in a sentence, after "by".
+    pub fn told(self) -> &'static str {
+        match self {
+            Self::Wall => "the wall clock",
+            Self::Processor => "the processor's clock",
+            Self::Device => "the device's clock",
+        }
+    }
+}
+
+/// What a comparison of times proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimingVerdict {
+    /// The interval of the ratio ends below 1.
+    Faster,
+    /// The interval ends at or above 1, and below 1 plus the [margin](Judgment::margin).
+    NotSlower,
+    /// The interval begins above 1, and ends at or above 1 plus the margin.
+    Slower,
+    /// The interval begins at or below 1 and ends at or above 1 plus the margin, or there is no interval.
+    CannotTell,
+}
+
+impl TimingVerdict {
+    /// What an interval of a ratio proves, with this [margin](Judgment::margin).
+    pub fn of(interval: Option<Interval>, margin: f64) -> Self {
+        match interval {
+            Some(Interval { high, .. }) if high < 1.0 => Self::Faster,
+            Some(Interval { high, .. }) if high < 1.0 + margin => Self::NotSlower,
+            Some(Interval { low, .. }) if low > 1.0 => Self::Slower,
+            _ => Self::CannotTell,
+        }
+    }
+
+    /// The verdict in a text.
+    pub fn told(self) -> &'static str {
+        match self {
+            Self::Faster => "faster",
+            Self::NotSlower => "not slower",
+            Self::Slower => "slower",
+            Self::CannotTell => "cannot tell",
+        }
+    }
+
+    /// The exit status of a tool: 0 if it is proved not to be slower, 3 if it is slower, 4 if that cannot be
+    /// told.
+    pub fn status(self) -> u8 {
+        match self {
+            Self::Faster | Self::NotSlower => 0,
+            Self::Slower => 3,
+            Self::CannotTell => 4,
+        }
+    }
+}
+
+/// What ended the sampling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Stopped {
+    /// The interval is narrow enough.
+    #[serde(rename = "precision")]
+    Precise,
+    /// The replacement is so much slower that more precision is of no use.
+    #[serde(rename = "far_slower")]
+    FarSlower,
+    /// The time is up.
+    #[serde(rename = "max_time")]
+    OutOfTime,
+    /// The pulse of the options ended it.
+    #[serde(rename = "interrupted")]
+    Interrupted,
+}
+
+impl Stopped {
+    /// What ended the sampling, in a text.
+    pub fn told(self) -> &'static str {
+        match self {
+            Self::Precise => "stopped because the interval is narrow enough",
+            Self::FarSlower => "stopped because it takes many times as long",
+            Self::OutOfTime => "stopped because the time was up",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// How long the replaced side takes, compared with the captured one.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Judgment {
+    /// The time of all parts, as often as they count, as a fraction of the captured; not a number if no pair
+    /// counts.
+    pub ratio: f64,
+    /// Its interval; `None` with too few batches. With 97.5 %, all intervals of a measurement contain the
+    /// ratio, however many times it is looked at.
+    pub interval: Option<Interval>,
+    /// By which fraction of the captured time the replaced side may be slower.
+    pub margin: f64,
+    /// What measures the times.
+    pub clock: Clock,
+    /// The parts, as they were given.
+    pub parts: Vec<PartTiming>,
+    /// Number of pairs whose times are without preemption.
+    pub pair_count: u64,
+    /// Number of pairs of which one includes the time in which a thread was preempted. They never count.
+    pub preempted_count: u64,
+    /// Number of batches that count. Each has a placement of its own.
+    pub batch_count: u64,
+    /// The steps in which the clock of the times advances, in nanoseconds.
+    pub resolution_ns: f64,
+    /// Which statistic of the times of a batch decides.
+    pub statistic: Statistic,
+    /// Half of the narrowest interval that so many pairs can have with this clock, as a fraction of the
+    /// ratio.
+    pub clock_error: f64,
+    /// What ended the sampling.
+    pub stopped: Stopped,
+    /// The time of the measurement.
+    pub elapsed: Duration,
+    /// What the machine did meanwhile.
+    pub conditions: Conditions,
+}
+
+impl Judgment {
+    /// What the times prove.
+    pub fn verdict(&self) -> TimingVerdict {
+        TimingVerdict::of(self.interval, self.margin)
+    }
+}
+
+/// Which statistic of the times of a batch decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Statistic {
+    /// The shortest: what else the machine does only lengthens a time.
+    #[default]
+    Shortest,
+    /// The mean of those near the shortest, of times with so few steps of the clock that the shortest times of
+    /// different kernels are the same.
+    MeanOfShortest,
+    /// The mean of all, of a side that takes one of two times.
+    Mean,
+}
+
+/// The times of one part.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PartTiming {
+    /// How often it counts.
+    pub count: u64,
+    /// The captured side.
+    pub captured: SideTiming,
+    /// The replaced side.
+    pub replaced: SideTiming,
+    /// The median over batches of the ratio.
+    pub ratio: f64,
+    /// Its interval.
+    pub interval: Option<Interval>,
+}
+
+/// The times of one side of a part, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SideTiming {
+    /// The median over batches of the [statistic](Judgment::statistic).
+    pub ns: f64,
+    /// The median of all times.
+    pub median_ns: f64,
+    /// Their mean.
+    pub mean_ns: f64,
+    /// Their upper quartile.
+    pub upper_quartile_ns: f64,
+    /// The two times of which it takes one, if it does.
+    pub modes: Option<Modes>,
+}
