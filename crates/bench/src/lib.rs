@@ -49,6 +49,7 @@ mod filter;
 mod host;
 mod job;
 mod json;
+pub mod judge;
 mod machine;
 mod number;
 mod options;

@@ -21,7 +21,7 @@ pub(crate) struct Summary {
     iterations: u64,
     pub(crate) mean_s: f64,
     pub(crate) median_s: f64,
-    /// Bootstrap interval of the median; `None` with fewer than [`MIN_INTERVAL_SAMPLES`].
+    /// 95 % interval of the median; `None` with fewer than [`MIN_INTERVAL_SAMPLES`].
     pub(crate) interval_s: Option<Interval>,
     /// Median absolute deviation as a fraction of the median.
     pub(crate) spread: f64,
@@ -47,8 +47,8 @@ impl Summary {
             // Per iteration, as in the report, not per sample: the last sample may be shorter.
             mean_s: total(|sample| sample.time_ns) / 1e9 / total(|sample| sample.iterations),
             median_s,
-            interval_s: (times_s.len() >= MIN_INTERVAL_SAMPLES)
-                .then(|| stats::bootstrap(&times_s, stats::median)),
+            interval_s: stats::median_interval(&times_s, 0.05)
+                .filter(|_| times_s.len() >= MIN_INTERVAL_SAMPLES),
             spread: stats::mad(&times_s) / median_s,
             outliers,
             times_s,

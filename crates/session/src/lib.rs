@@ -99,9 +99,7 @@ pub use program::{
 };
 pub use record_table::{RecordTable, TextColumn, record_table};
 pub use records::{DispatchRow, RecordCheck, RecordFilter, RecordRow, Records};
-pub use reports::{
-    ComparisonReport, DiffReport, Findings, Rows, VerifyReport, cache_name, stopped_name, verdict_name,
-};
+pub use reports::{ComparisonReport, DiffReport, Findings, Rows, VerifyReport, cache_name};
 pub use scope_timer::{ScopeTimer, dispatch_scope, find_scope};
 pub use survey::{
     ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,
@@ -142,6 +140,7 @@ pub use rehal_replay::{
     WatchBuffer, resolve_path,
 };
 
+pub use rehal_bench::judge::{JudgeOptions, Side};
 pub use rehal_replay::{DataKind, NameKind, Rewritten};
 pub use rehal_tune::{
     Asker, Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed,
@@ -153,8 +152,9 @@ pub use rehal_tune::{
     Trial, TrialOutcome, TrialPair,
 };
 pub use rehal_tune::{
-    CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,
-    Interval, KernelComparer, PairOptions, ShapeTiming, Stopped, Timing, TimingVerdict,
+    CacheState, CheckedKernel, Clock, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,
+    Interval, Judgment, KernelComparer, Modes, PartTiming, ShapeTiming, SideTiming, Statistic, Stopped,
+    Timing, TimingVerdict,
 };
 pub use rehal_tune::{
     CaptureDiff, ChangeKind, DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, ExecutableChange,

@@ -1,6 +1,5 @@
-use std::time::Instant;
-
 use rehal_base::{Error, Result};
+use rehal_hal::profile::now_ns;
 use rehal_replay::{Observer, Plan, Scope};
 
 /// Sums the time that a replay spends in scopes of one name: an [`Observer`] for one run.
@@ -8,17 +7,24 @@ use rehal_replay::{Observer, Plan, Scope};
 /// Nested scopes of the same name are counted once, and the work of other observers is not.
 pub struct ScopeTimer<'n> {
     name: &'n str,
+    /// The clock, in nanoseconds.
+    now: fn() -> i64,
     depth: u64,
-    since: Instant,
+    since: i64,
     /// When timing was paused.
-    paused: Option<Instant>,
+    paused: Option<i64>,
     total_ns: u64,
 }
 
 impl<'n> ScopeTimer<'n> {
     /// A timer for scopes named `name`; [`find_scope`] checks that the plan has any.
     pub fn new(name: &'n str) -> Self {
-        Self { name, depth: 0, since: Instant::now(), paused: None, total_ns: 0 }
+        Self::with_clock(name, now_ns)
+    }
+
+    /// The same by another clock, which returns nanoseconds.
+    pub(crate) fn with_clock(name: &'n str, now: fn() -> i64) -> Self {
+        Self { name, now, depth: 0, since: 0, paused: None, total_ns: 0 }
     }
 
     /// The total time in nanoseconds. Fails if a scope did not end.
@@ -35,7 +41,7 @@ impl Observer for ScopeTimer<'_> {
         if scope.name == self.name.as_bytes() {
             self.depth += 1;
             if self.depth == 1 {
-                self.since = Instant::now();
+                self.since = (self.now)();
             }
         }
         Ok(())
@@ -47,7 +53,7 @@ impl Observer for ScopeTimer<'_> {
 
     fn scope_end(&mut self, scope: &Scope<'_>) -> Result<()> {
         // Read the clock first, so that the code below is not timed.
-        let now = Instant::now();
+        let now = (self.now)();
         if scope.name == self.name.as_bytes() {
             let Some(depth) = self.depth.checked_sub(1) else {
                 return Err(Error::failed_precondition(format!(
@@ -58,19 +64,19 @@ impl Observer for ScopeTimer<'_> {
             };
             self.depth = depth;
             if depth == 0 {
-                self.total_ns += now.duration_since(self.since).as_nanos() as u64;
+                self.total_ns += now.saturating_sub(self.since).max(0) as u64;
             }
         }
         Ok(())
     }
 
     fn pause_timing(&mut self) {
-        self.paused = Some(Instant::now());
+        self.paused = Some((self.now)());
     }
 
     fn resume_timing(&mut self) {
         if let Some(paused) = self.paused.take() {
-            self.since += paused.elapsed();
+            self.since += (self.now)() - paused;
         }
     }
 }

@@ -8,11 +8,10 @@
 //!
 //! Then a slice in memory of each distinct dispatch (`slices.rs`) is repeated by `FastForward` on both sides
 //! (`timing.rs`), on the same devices: executables are prepared once for a batch, inputs are restored, and
-//! results compared, all outside of the timed region. The time is the span that the device reports
-//! (`spans.rs`), since a submission takes longer than a short kernel. A dispatch is never repeated within a
-//! span: a kernel could remember its results. `sampling.rs` has the statistics (docs/decisions/026), and
-//! `sampling/coarse.rs` those of clocks with few steps per dispatch. They have no clock, so that their tests
-//! run on simulated machines. `paired.rs` applies them to replays of a whole capture.
+//! results compared, all outside of the timed region. The time is what the device reports (`spans.rs`), since
+//! a submission takes longer than a short kernel: that of the processor, where one executes it. A dispatch is
+//! never repeated within a span: a kernel could remember its results. What the times prove is judged by
+//! `rehal_bench::judge`.
 //!
 //! `fresh.rs` gives inputs of a known element type fresh values in each pair. They may be out of bounds for a
 //! kernel, so a process that crashes is repeated without them. The tool runs each comparison in a process of
@@ -21,18 +20,18 @@
 mod bound;
 mod fresh;
 mod memory;
-mod paired;
-mod sampling;
 mod slices;
 mod spans;
 mod timing;
 mod workgroups;
 
-pub use paired::{PairOptions, PairPart, PairSide, PairTimings, time_pairs};
-pub use sampling::{ShapeTiming, Stopped, Timing, TimingVerdict};
-pub use spans::DispatchSpans;
+pub use spans::{DispatchSpans, DispatchTime};
+pub use timing::displace;
 
 pub use rehal_bench::Conditions;
+pub use rehal_bench::judge::{
+    Clock, Judgment, Modes, PartTiming, SideTiming, Statistic, Stopped, TimingVerdict,
+};
 pub use rehal_bench::stats::Interval;
 
 use std::cell::OnceCell;
@@ -40,10 +39,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
+use rehal_bench::judge;
 use rehal_hal::DeviceGroup;
 use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitution};
 
-use self::sampling::FAR;
 use self::slices::ShapeSlice;
 use crate::verify::{NewMemory, run_lockstep};
 use crate::{Outcome, REDZONE_BYTES, Verification, VerifyOptions, VerifySides};
@@ -96,7 +95,7 @@ impl Default for CompareOptions {
             precision: 0.01,
             margin: 0.05,
             max_time: Duration::from_secs(60),
-            far: FAR,
+            far: judge::FAR,
             seed: 0,
             allows_atomics: false,
             changes_inputs: true,
@@ -170,6 +169,31 @@ impl CheckedKernel<'_> {
     }
 }
 
+/// How long a replacement takes, compared with the captured kernel.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Timing {
+    /// What the CPU's caches contained.
+    pub cache: CacheState,
+    /// The ratio, its interval and what it proves. Its parts are the shapes.
+    pub judgment: Judgment,
+    /// By shape, as they were given.
+    pub shapes: Vec<ShapeTiming>,
+}
+
+/// The times of the dispatches of a shape.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ShapeTiming {
+    /// The dispatches.
+    pub shape: ComparedShape,
+    /// The times of both sides.
+    pub timing: PartTiming,
+    /// The bindings that had fresh values in each pair. Without one, a replacement that remembers its results
+    /// is not found.
+    pub varied_bindings: Vec<u32>,
+}
+
 /// How a replacement compares with the captured kernel.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -208,7 +232,7 @@ impl Comparison {
     /// Whether the replacement is slower in some state of the caches: `Some(false)` if it is proved that it
     /// is not slower than the margin allows, `None` if that cannot be told, or if it was not timed.
     pub fn is_slower(&self) -> Option<bool> {
-        let has = |verdict| self.timings.iter().any(|timing| timing.verdict() == verdict);
+        let has = |verdict| self.timings.iter().any(|timing| timing.judgment.verdict() == verdict);
         match has(TimingVerdict::Slower) {
             true => Some(true),
             false if self.timings.is_empty() || has(TimingVerdict::CannotTell) => None,
@@ -228,7 +252,7 @@ impl Comparison {
 
     /// The ratio by which replacements are ranked: of the first timing.
     pub fn ratio(&self) -> Option<f64> {
-        self.timings.first().map(|timing| timing.ratio)
+        self.timings.first().map(|timing| timing.judgment.ratio)
     }
 }
 

@@ -42,9 +42,9 @@ mod tolerance;
 mod verify;
 
 pub use compare::{
-    CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,
-    DispatchSpans, Interval, KernelComparer, PairOptions, PairPart, PairSide, PairTimings, ShapeTiming,
-    Stopped, Timing, TimingVerdict, time_pairs,
+    CacheState, CheckedKernel, Clock, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,
+    DispatchSpans, DispatchTime, Interval, Judgment, KernelComparer, Modes, PartTiming, ShapeTiming,
+    SideTiming, Statistic, Stopped, Timing, TimingVerdict, displace,
 };
 pub use diff::{
     CaptureDiff, ChangeKind, DataDifference, DiffError, DiffOptions, DiffedCapture, DiffedExecutable,

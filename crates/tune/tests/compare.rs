@@ -9,8 +9,8 @@ use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{Plan, PlanOptions, Replacement, ReplayOptions, Selector, Substitution};
 use rehal_tune::{
-    CacheState, CompareOptions, CompareSubject, ComparedShape, Comparison, ElementTypeRule, KernelComparer,
-    Outcome, Stopped, TimingVerdict,
+    CacheState, Clock, CompareOptions, CompareSubject, ComparedShape, Comparison, ElementTypeRule,
+    KernelComparer, Outcome, Stopped, TimingVerdict,
 };
 
 const SQUARE: &str = "chain_dispatch_0_matmul_24x24x24_f32";
@@ -77,15 +77,20 @@ fn a_right_replacement_is_timed_by_shape() {
     assert_eq!(comparison.verification.dispatch_count, 13);
     assert_eq!(comparison.after_timing.as_ref().map(|it| it.dispatch_count), Some(2));
     let [timing] = &comparison.timings[..] else { panic!("{comparison:?}") };
-    assert_eq!((timing.cache, timing.stopped), (CacheState::Warm, Stopped::Precise));
+    assert_eq!((timing.cache, timing.judgment.stopped), (CacheState::Warm, Stopped::Precise));
     assert!(
-        timing.batch_count >= 8 && timing.pair_count + timing.preempted_count >= 2 * 5 * timing.batch_count,
+        timing.judgment.batch_count >= 8
+            && timing.judgment.pair_count + timing.judgment.preempted_count
+                >= 2 * 5 * timing.judgment.batch_count,
         "{timing:?}"
     );
-    assert!(timing.is_device_time && timing.interval.is_some());
+    assert!(timing.judgment.clock == Clock::Processor && timing.judgment.interval.is_some());
     assert_eq!(timing.shapes.len(), 2);
-    assert!(timing.shapes.iter().all(|it| it.captured_ns > 0.0 && it.replaced_ns > 0.0), "{timing:?}");
-    assert_eq!(comparison.ratio(), Some(timing.ratio));
+    assert!(
+        timing.shapes.iter().all(|it| it.timing.captured.ns > 0.0 && it.timing.replaced.ns > 0.0),
+        "{timing:?}"
+    );
+    assert_eq!(comparison.ratio(), Some(timing.judgment.ratio));
 }
 
 #[test]
@@ -137,10 +142,18 @@ fn time_that_is_up_ends_the_sampling() {
     options.precision = 1e-9;
     let comparison = compare(SQUARE, 1, 0, &options);
     let [timing] = &comparison.timings[..] else { panic!("{comparison:?}") };
-    assert_eq!((timing.batch_count, timing.pair_count + timing.preempted_count), (1, 1));
+    assert_eq!(
+        (timing.judgment.batch_count, timing.judgment.pair_count + timing.judgment.preempted_count),
+        (1, 1)
+    );
     // The replacement, which uses no vectors, takes 16 times as long: a few dispatches may or may not be
     // enough to tell.
-    let found = (timing.stopped, timing.interval.is_none(), timing.verdict(), comparison.is_slower());
+    let found = (
+        timing.judgment.stopped,
+        timing.judgment.interval.is_none(),
+        timing.judgment.verdict(),
+        comparison.is_slower(),
+    );
     let unknown = (Stopped::OutOfTime, true, TimingVerdict::CannotTell, None);
     let slower = (Stopped::FarSlower, false, TimingVerdict::Slower, Some(true));
     assert!(found == unknown || found == slower, "{found:?}");

@@ -333,17 +333,15 @@ impl Orders {
 
 /// Says how the times of captured order compare with those of serialized order, if both were measured.
 fn note_ratio(times: &[Vec<f64>]) {
-    /// Fewer repetitions of each do not have a 95 % interval.
-    const MIN_REPETITIONS: usize = 6;
     let [serialized, captured] = times else { return };
     if serialized.is_empty() || captured.is_empty() {
         return;
     }
     let ratio = stats::median(captured) / stats::median(serialized);
-    let interval = match serialized.len().min(captured.len()) {
-        ..MIN_REPETITIONS => "too few repetitions for an interval: --benchmark_repetitions=20".to_owned(),
-        count => {
-            let Interval { low, high } = stats::bootstrap_ratio(serialized, captured, stats::median);
+    let interval = match stats::ratio_interval(serialized, captured, 0.05) {
+        None => "too few repetitions for an interval: --benchmark_repetitions=20".to_owned(),
+        Some(Interval { low, high }) => {
+            let count = serialized.len().min(captured.len());
             format!("95 % interval {low:.3} to {high:.3}, {count} repetitions of each")
         }
     };

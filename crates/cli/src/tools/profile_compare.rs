@@ -3,10 +3,11 @@
 mod comparison;
 mod print;
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use rehal_base::{Error, Result, plural};
-use rehal_session::ProfileFile;
+use rehal_session::{FunctionTimes, ProfileFile};
 
 use super::profile;
 use super::report_format::{self, TableFormat};
@@ -74,13 +75,22 @@ fn run(invocation: &Invocation) -> Result<()> {
 /// A comparison of a profile with itself in each format, for the fuzzer.
 pub(super) fn reports(profile: &ProfileFile) -> Result<[String; 3]> {
     let functions = profile.dispatch_times()?.functions;
-    let side = || Side::new("profile".into(), functions.clone());
+    let side = || Side::new(vec![("profile".into(), functions.clone())]);
     let comparison = Comparison::from_sides(side(), side());
     let [text, json] = report::formats(&Compared::new(&comparison))?;
     Ok([text, json, print::csv(&comparison)])
 }
 
-fn side(path: &Path) -> Result<Side> {
+/// The profiles of a side, whose paths are separated by commas.
+fn side(paths: &Path) -> Result<Side> {
+    use std::os::unix::ffi::OsStrExt;
+    let paths = paths.as_os_str().as_bytes().split(|byte| *byte == b',');
+    let paths = paths.map(|path| Path::new(OsStr::from_bytes(path)));
+    Ok(Side::new(paths.map(times).collect::<Result<_>>()?))
+}
+
+/// A profile: its path, and the times of its functions.
+fn times(path: &Path) -> Result<(String, Vec<FunctionTimes>)> {
     let profile = ProfileFile::open(path)?;
     profile::warn_of_end(&profile, path);
     let times = profile.dispatch_times()?;
@@ -99,7 +109,7 @@ fn side(path: &Path) -> Result<Side> {
             plural(count, "dispatch")
         )),
     }
-    Ok(Side::new(shown.to_string(), times.functions))
+    Ok((shown.to_string(), times.functions))
 }
 
 /// No dispatch of a profile has a time.

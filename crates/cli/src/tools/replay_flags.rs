@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use rehal_base::Result;
 use rehal_session::{
-    CaptureFile, CaptureOptions, Code, CrashReports, DeviceOptions, FileRemap, FileWrites, Plan, Replay,
-    ReplayOptions, ReplayOrder, Substitution, written_bindings,
+    CaptureFile, CaptureOptions, Code, CrashReports, DeviceGroup, DeviceOptions, FileRemap, FileWrites, Plan,
+    Replay, ReplayOptions, ReplayOrder, Side, Substitution, written_bindings,
 };
 
 use super::compiler_flags::SubstituteCompiler;
@@ -174,25 +174,46 @@ pub(crate) fn prepare_each(
     Ok((orders.iter().map(prepare).collect::<Result<_>>()?, reports))
 }
 
-/// The same, of a replay as the options say, and one with more substitutions, on the same devices. Both keep
-/// their executables: code that one side loads in each run would disturb what is timed next to it.
+/// A replay as the options say, and one with more substitutions, on the same devices. Both keep their
+/// executables: code that one side loads in each run would disturb what is timed next to it.
+pub(crate) struct Sides {
+    plan: Arc<Plan>,
+    pub devices: DeviceGroup,
+    captured: ReplayOptions,
+    replaced: ReplayOptions,
+}
+
+impl Sides {
+    /// A new replay of a side.
+    pub(crate) fn replay(&self, side: Side) -> Result<Replay> {
+        let options = match side {
+            Side::Captured => &self.captured,
+            Side::Replaced => &self.replaced,
+        };
+        let replay = Replay::new(self.plan.clone(), &self.devices, options)?;
+        // Reports a signature mismatch before the first dispatch.
+        replay.check_executables()?;
+        Ok(replay)
+    }
+}
+
+/// The same, of both sides.
 pub(crate) fn prepare_with(
     options: &Options,
     plan: Arc<Plan>,
     with: &[Substitution],
-) -> Result<([Replay; 2], CrashReports)> {
+) -> Result<(Sides, CrashReports)> {
     let reports = CrashReports::install();
-    let mut replaying = options.replay.clone().keeps_executables(true);
+    let mut captured = options.replay.clone().keeps_executables(true);
     let devices = options.devices.open()?;
     let open = || Ok(devices.clone());
-    let lists = [&replaying.substitutions[..], with];
+    let lists = [&captured.substitutions[..], with];
     let [both, mut added] = options.compiler.resolve_both(lists, &plan, &open)?;
-    replaying.substitutions = both;
-    let captured = Replay::new(plan.clone(), &devices, &replaying)?;
-    captured.check_executables()?;
-    replaying.substitutions.append(&mut added);
-    let replaced = Replay::new(plan, &devices, &replaying)?;
-    // Reports a signature mismatch before the first dispatch.
-    replaced.check_executables()?;
-    Ok(([captured, replaced], reports))
+    captured.substitutions = both;
+    let mut replaced = captured.clone();
+    replaced.substitutions.append(&mut added);
+    let sides = Sides { plan, devices, captured, replaced };
+    sides.replay(Side::Captured)?;
+    sides.replay(Side::Replaced)?;
+    Ok((sides, reports))
 }

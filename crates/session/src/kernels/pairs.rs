@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use std::time::Instant;
 
-use rehal_base::Result;
-use rehal_replay::{ExecutableCode, Observer, Operation, Replay};
-use rehal_tune::{
-    DispatchSpans, PairOptions, PairPart, PairSide, PairTimings, ShapeTiming, Timing, time_pairs,
+use rehal_base::{Error, HostMemory, Result, StatusCode};
+use rehal_bench::judge::{
+    self, Batch, Clock, Flow, JudgeOptions, Judgment, PartTiming, Parts, Sample, Side, Subject,
 };
+use rehal_hal::profile::{now_ns, process_cpu_ns, resolution_ns};
+use rehal_replay::{ExecutableCode, Observer, Operation, Replay};
+use rehal_tune::{DispatchSpans, displace};
 
 use super::{Groups, KernelTimes, runs};
 use crate::{CrashReports, ScopeTimer};
@@ -17,14 +18,13 @@ use crate::{CrashReports, ScopeTimer};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReplayComparison {
-    /// The time of a whole replay, or of its scopes of a name.
-    pub whole: Timing,
+    /// The time of a whole replay, or of its scopes of a name: of the processor, of all threads, if it
+    /// executes the kernels, else that which passes.
+    pub whole: Judgment,
     /// The functions that are dispatched, those with the most captured time first.
     pub functions: Vec<FunctionTiming>,
     /// How the times of functions are measured; `None` if nothing is dispatched.
     pub times: Option<KernelTimes>,
-    /// By which fraction of the captured time a replacement may be slower.
-    pub margin: f64,
 }
 
 /// The time of all dispatches of a function in a replay, one operation at a time.
@@ -39,32 +39,40 @@ pub struct FunctionTiming {
     /// in caches and in predictors.
     pub has_same_code: bool,
     /// The times. The intervals of all functions contain their ratios with 95 %.
-    pub timing: ShapeTiming,
+    pub timing: PartTiming,
 }
 
 /// Times two replays of the same capture by turns, in random order: whole ones, and those in which each
-/// operation is performed by itself, for the times of functions. What they compute is not compared.
+/// operation is performed by itself, for the times of functions. `prepare` is called for each batch of them,
+/// so that each has another placement in memory. What they compute is not compared.
 pub fn compare_replays(
-    captured: &Replay,
-    replaced: &Replay,
+    prepare: &dyn Fn(Side) -> Result<Replay>,
     scope: Option<&str>,
-    options: &PairOptions,
+    options: &JudgeOptions,
 ) -> Result<ReplayComparison> {
-    let mut functions = Functions::find([captured, replaced])?;
-    let counts = functions.counts.clone();
-    let measure = |side: PairSide, part: PairPart| {
-        let replay = match side {
-            PairSide::Captured => captured,
-            PairSide::Replaced => replaced,
-        };
-        match part {
-            PairPart::Whole => whole_ns(replay, scope).map(|time_ns| vec![time_ns]),
-            PairPart::Parts => functions.times_ns(replay),
-        }
+    let [captured, replaced] = [prepare(Side::Captured)?, prepare(Side::Replaced)?];
+    let functions = Functions::find([&captured, &replaced])?;
+    let mut turns = Turns {
+        prepare,
+        scope,
+        clock: if functions.clock == Clock::Processor { Clock::Processor } else { Clock::Wall },
+        functions,
+        random: fastrand::Rng::with_seed(options.seed),
+        placed: None,
     };
-    let PairTimings { whole, parts, .. } = time_pairs(&counts, options, measure)?;
-    let times = (!counts.is_empty()).then_some(functions.times);
-    let named = functions.names.into_iter().zip(functions.have_same_code).zip(counts).zip(parts.shapes);
+    drop((captured, replaced));
+    let parts = turns.functions.names.len();
+    let sets =
+        [Parts { counts: vec![1], are_judged: false }, Parts { counts: vec![1; parts], are_judged: true }];
+    let judged =
+        judge::measure(&mut turns, &sets, options)?.and_then(|it| <[Judgment; 2]>::try_from(it).ok());
+    let Some([whole, parts]) = judged else {
+        return Err(Error::new(StatusCode::Internal, "two replays were not compared"));
+    };
+    let functions = turns.functions;
+    let times = (!functions.names.is_empty()).then_some(functions.times);
+    let named =
+        functions.names.into_iter().zip(functions.have_same_code).zip(functions.counts).zip(parts.parts);
     let timing = |(((name, has_same_code), dispatch_count), timing)| FunctionTiming {
         name,
         dispatch_count,
@@ -72,20 +80,104 @@ pub fn compare_replays(
         timing,
     };
     let mut functions: Vec<_> = named.map(timing).collect();
-    functions.sort_by(|one, other| other.timing.captured_ns.total_cmp(&one.timing.captured_ns));
-    Ok(ReplayComparison { whole, functions, times, margin: options.margin })
+    functions.sort_by(|one, other| other.timing.captured.ns.total_cmp(&one.timing.captured.ns));
+    Ok(ReplayComparison { whole, functions, times })
 }
 
-fn whole_ns(replay: &Replay, scope: Option<&str>) -> Result<f64> {
-    let mut reports = CrashReports::records();
-    let begun = Instant::now();
-    let Some(name) = scope else {
-        replay.run(&mut [&mut reports])?;
-        return Ok(begun.elapsed().as_nanos() as f64);
-    };
-    let mut timer = ScopeTimer::new(name);
-    replay.run(&mut [&mut reports, &mut timer])?;
-    Ok(timer.finish()? as f64)
+/// Both sides, at a place in memory.
+struct Placed {
+    captured: Replay,
+    replaced: Replay,
+    /// Keeps other allocations from this memory.
+    _displacing: Vec<HostMemory>,
+}
+
+/// The two sides by turns: the whole is the first part, and the functions are the others.
+struct Turns<'t> {
+    prepare: &'t dyn Fn(Side) -> Result<Replay>,
+    scope: Option<&'t str>,
+    functions: Functions,
+    random: fastrand::Rng,
+    /// Of the whole.
+    clock: Clock,
+    placed: Option<Placed>,
+}
+
+impl Subject for Turns<'_> {
+    fn group_count(&self) -> usize {
+        1
+    }
+
+    fn main_part(&self, _group: usize) -> usize {
+        0
+    }
+
+    fn place(&mut self, _group: usize, first: Side, batch: &mut Batch) -> Result<Flow> {
+        let devices = self.placed.take().map(|it| it.captured.devices().clone());
+        let _displacing = match &devices {
+            Some(devices) => displace(devices, &mut self.random)?,
+            None => Vec::new(),
+        };
+        let one = (self.prepare)(first)?;
+        let other = (self.prepare)(first.other())?;
+        let (captured, replaced) = if first == Side::Captured { (one, other) } else { (other, one) };
+        let placed = Placed { captured, replaced, _displacing };
+        // Memory is mapped, and caches are filled.
+        let times = [self.whole(&placed.captured)?, self.whole(&placed.replaced)?];
+        batch.add_other(0, times);
+        self.placed = Some(placed);
+        Ok(Flow::Continue)
+    }
+
+    fn pair(&mut self, order: [Side; 2], batch: &mut Batch) -> Result<Flow> {
+        let Some(placed) = self.placed.take() else { return Ok(Flow::Repeat) };
+        let of = |side: Side| if side == Side::Captured { &placed.captured } else { &placed.replaced };
+        let [one, other] = order.map(|side| self.whole(of(side)));
+        batch.add(0, sorted(order, [one?, other?]));
+        if !self.functions.names.is_empty() {
+            let [one, other] = order.map(|side| self.functions.times_ns(of(side)));
+            for (part, (one, other)) in one?.into_iter().zip(other?).enumerate() {
+                batch.add(part + 1, sorted(order, [Sample::clean(one), Sample::clean(other)]));
+            }
+        }
+        self.placed = Some(placed);
+        Ok(Flow::Continue)
+    }
+
+    fn check(&mut self) -> Result<Flow> {
+        Ok(Flow::Continue)
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    fn resolution_ns(&self) -> f64 {
+        resolution_ns()
+    }
+}
+
+/// A pair in the order of the sides.
+fn sorted([first, _]: [Side; 2], [one, other]: [Sample; 2]) -> [Sample; 2] {
+    if first == Side::Captured { [one, other] } else { [other, one] }
+}
+
+impl Turns<'_> {
+    fn whole(&self, replay: &Replay) -> Result<Sample> {
+        let mut reports = CrashReports::records();
+        let read = match self.clock {
+            Clock::Processor => process_cpu_ns,
+            Clock::Wall | Clock::Device => now_ns,
+        };
+        let Some(name) = self.scope else {
+            let begun = read();
+            replay.run(&mut [&mut reports])?;
+            return Ok(Sample::clean((read() - begun) as f64));
+        };
+        let mut timer = ScopeTimer::with_clock(name, read);
+        replay.run(&mut [&mut reports, &mut timer])?;
+        Ok(Sample::clean(timer.finish()? as f64))
+    }
 }
 
 /// The functions that a capture dispatches, by name.
@@ -97,13 +189,15 @@ struct Functions {
     /// The function of each kernel of the groups.
     of_kernels: Vec<usize>,
     times: KernelTimes,
+    /// What measures the spans that devices report.
+    clock: Clock,
 }
 
 impl Functions {
     /// Replays both sides once.
     fn find(replays: [&Replay; 2]) -> Result<Self> {
         let mut groups = Groups::default();
-        let mut times = KernelTimes::Device;
+        let (mut times, mut clock) = (KernelTimes::Device, Clock::Wall);
         let mut codes = [Codes::default(), Codes::default()];
         for ((replay, codes), is_first) in replays.into_iter().zip(&mut codes).zip([true, false]) {
             let spans = DispatchSpans::begin(replay.devices());
@@ -111,6 +205,7 @@ impl Functions {
             {
                 times = KernelTimes::Host;
             }
+            clock = spans.clock();
             spans.end()?;
         }
         let (mut names, mut counts, mut have_same_code) = (Vec::new(), Vec::new(), Vec::new());
@@ -128,7 +223,7 @@ impl Functions {
             have_same_code[index] &= code(0) == code(1);
             of_kernels.push(index);
         }
-        Ok(Self { groups, names, counts, have_same_code, of_kernels, times })
+        Ok(Self { groups, names, counts, have_same_code, of_kernels, times, clock })
     }
 
     /// The time of all dispatches of each.

@@ -1,7 +1,9 @@
 //! The comparison of a kernel with a replacement, as JSON.
 
 use rehal_bench::stats::Interval;
-use rehal_tune::{CacheState, Comparison, ShapeTiming, Stopped, Timing, TimingVerdict};
+use rehal_tune::{
+    CacheState, Clock, Comparison, ShapeTiming, SideTiming, Statistic, Stopped, Timing, TimingVerdict,
+};
 use serde::Serialize;
 
 use super::{Findings, Rows};
@@ -37,7 +39,7 @@ impl<'a> ComparisonReport<'a> {
 #[derive(Serialize)]
 struct TimingRow<'a> {
     cache: &'static str,
-    verdict: &'static str,
+    verdict: TimingVerdict,
     ratio: f64,
     ratio_interval: Option<Interval>,
     margin: f64,
@@ -45,10 +47,10 @@ struct TimingRow<'a> {
     preempted_pair_count: u64,
     batch_count: u64,
     resolution_ns: f64,
-    statistic: &'static str,
+    statistic: Statistic,
     clock_error: f64,
-    timed_by: &'static str,
-    stopped: &'static str,
+    timed_by: Clock,
+    stopped: Stopped,
     elapsed_ns: u64,
     shapes: Rows<'a, ShapeTiming, ShapeRow<'a>>,
     machine: Machine<'a>,
@@ -61,6 +63,8 @@ struct ShapeRow<'a> {
     count: u64,
     captured_ns: f64,
     replaced_ns: f64,
+    captured: SideTiming,
+    replaced: SideTiming,
     ratio: f64,
     ratio_interval: Option<Interval>,
     varied_bindings: &'a [u32],
@@ -76,22 +80,22 @@ struct Machine<'a> {
 }
 
 fn timing(it: &Timing) -> TimingRow<'_> {
-    let conditions = &it.conditions;
+    let (judgment, conditions) = (&it.judgment, &it.judgment.conditions);
     TimingRow {
         cache: cache_name(it.cache),
-        verdict: verdict_name(it.verdict()),
-        ratio: it.ratio,
-        ratio_interval: it.interval,
-        margin: it.margin,
-        pair_count: it.pair_count,
-        preempted_pair_count: it.preempted_count,
-        batch_count: it.batch_count,
-        resolution_ns: it.resolution_ns,
-        statistic: if it.is_averaged { "mean" } else { "shortest" },
-        clock_error: it.clock_error,
-        timed_by: if it.is_device_time { "device" } else { "host" },
-        stopped: stopped_name(it.stopped),
-        elapsed_ns: it.elapsed.as_nanos() as u64,
+        verdict: judgment.verdict(),
+        ratio: judgment.ratio,
+        ratio_interval: judgment.interval,
+        margin: judgment.margin,
+        pair_count: judgment.pair_count,
+        preempted_pair_count: judgment.preempted_count,
+        batch_count: judgment.batch_count,
+        resolution_ns: judgment.resolution_ns,
+        statistic: judgment.statistic,
+        clock_error: judgment.clock_error,
+        timed_by: judgment.clock,
+        stopped: judgment.stopped,
+        elapsed_ns: judgment.elapsed.as_nanos() as u64,
         shapes: Rows { of: &it.shapes, row: shape },
         machine: Machine {
             frequency_hz: conditions.frequency_hz,
@@ -108,10 +112,12 @@ fn shape(it: &ShapeTiming) -> ShapeRow<'_> {
         record: it.shape.record,
         occurrence: it.shape.occurrence,
         count: it.shape.count,
-        captured_ns: it.captured_ns,
-        replaced_ns: it.replaced_ns,
-        ratio: it.ratio,
-        ratio_interval: it.interval,
+        captured_ns: it.timing.captured.ns,
+        replaced_ns: it.timing.replaced.ns,
+        captured: it.timing.captured,
+        replaced: it.timing.replaced,
+        ratio: it.timing.ratio,
+        ratio_interval: it.timing.interval,
         varied_bindings: &it.varied_bindings,
     }
 }
@@ -121,25 +127,5 @@ pub fn cache_name(cache: CacheState) -> &'static str {
     match cache {
         CacheState::Warm => "warm",
         CacheState::Cold => "cold",
-    }
-}
-
-/// A verdict on times in JSON.
-pub fn verdict_name(verdict: TimingVerdict) -> &'static str {
-    match verdict {
-        TimingVerdict::Faster => "faster",
-        TimingVerdict::Slower => "slower",
-        TimingVerdict::NotSlower => "not_slower",
-        TimingVerdict::CannotTell => "cannot_tell",
-    }
-}
-
-/// What ended the sampling, in JSON.
-pub fn stopped_name(stopped: Stopped) -> &'static str {
-    match stopped {
-        Stopped::Precise => "precision",
-        Stopped::FarSlower => "far_slower",
-        Stopped::OutOfTime => "max_time",
-        Stopped::Interrupted => "interrupted",
     }
 }

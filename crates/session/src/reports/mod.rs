@@ -4,7 +4,7 @@ mod comparison;
 mod diff;
 mod findings;
 
-pub use comparison::{ComparisonReport, cache_name, stopped_name, verdict_name};
+pub use comparison::{ComparisonReport, cache_name};
 pub use diff::DiffReport;
 pub use findings::{Findings, VerifyReport};
 

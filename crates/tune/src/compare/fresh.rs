@@ -8,6 +8,7 @@
 //! captured inputs may not fit others. Therefore results only differ by more than rounding explains.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use rehal_base::{ElementType, Numerical, Result};
 use rehal_replay::{FastForward, Observer, PlannedBinding, VariedBytes, VariedPiece, distinct_bytes};
@@ -239,9 +240,9 @@ fn different(format: Format, expected: &[u8], actual: &[u8], tolerance: Option<&
 type Place = (u64, u64);
 
 /// One side of a comparison. The same seed gives both sides the same values.
-pub(super) struct FreshSide<'r> {
+pub(super) struct FreshSide {
     pub side: FastForward,
-    bindings: &'r FreshBindings,
+    bindings: Arc<FreshBindings>,
     /// Blocks that the captured kernel changes.
     outputs: BTreeSet<Place>,
     /// What repetitions do not restore, as it was captured, in the order in which it is passed.
@@ -250,9 +251,9 @@ pub(super) struct FreshSide<'r> {
     seed: Option<u64>,
 }
 
-impl<'r> FreshSide<'r> {
+impl FreshSide {
     /// Both sides: first that of the captured kernel.
-    pub(super) fn pair(sides: [FastForward; 2], bindings: &'r FreshBindings) -> Result<[Self; 2]> {
+    pub(super) fn pair(sides: [FastForward; 2], bindings: Arc<FreshBindings>) -> Result<[Self; 2]> {
         let [mut captured, replaced] = sides;
         let mut outputs = BTreeSet::new();
         if !bindings.is_empty() {
@@ -272,7 +273,13 @@ impl<'r> FreshSide<'r> {
                     false
                 })?;
             }
-            Ok::<_, rehal_base::Error>(Self { side, bindings, outputs, captured, seed: None })
+            Ok::<_, rehal_base::Error>(Self {
+                side,
+                bindings: bindings.clone(),
+                outputs,
+                captured,
+                seed: None,
+            })
         };
         Ok([side(captured, outputs.clone())?, side(replaced, outputs)?])
     }
@@ -291,7 +298,7 @@ impl<'r> FreshSide<'r> {
             false => VariedBytes::All,
         };
         if seed.or(before).is_some() {
-            let (bindings, outputs, mut captured) = (self.bindings, &self.outputs, self.captured.iter());
+            let (bindings, outputs, mut captured) = (&self.bindings, &self.outputs, self.captured.iter());
             self.side.vary(bytes, &mut |piece, bytes| {
                 let mut is_changed = false;
                 if !piece.is_restored
@@ -324,7 +331,7 @@ impl<'r> FreshSide<'r> {
 
 /// Where two sides differ after repetitions with the same seed, if by more than rounding explains.
 pub(super) fn difference(
-    [captured, replaced]: &mut [FreshSide<'_>; 2],
+    [captured, replaced]: &mut [FreshSide; 2],
     tolerance: Option<&Tolerance>,
 ) -> Result<Option<String>> {
     let (expected, actual) = (captured.contents()?, replaced.contents()?);

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rehal_base::{Result, StatusCode};
+use rehal_bench::judge::Clock;
 use rehal_hal::profile::{
     ClockSample, DispatchEvent, HostExecution, ProcessorTime, ProfileData, ProfileFilter, ProfileRequest,
     ProfileSink, greatest_common_divisor, resolution_ns,
@@ -81,6 +82,15 @@ impl DispatchSpans {
     pub fn resolution_ns(&self) -> f64 {
         let largest = self.profiled.iter().map(Profiled::resolution_ns).fold(0.0, f64::max);
         if largest > 0.0 { largest } else { resolution_ns() }
+    }
+
+    /// What measures the spans, if there are any.
+    pub fn clock(&self) -> Clock {
+        match &self.profiled[..] {
+            [] => Clock::Wall,
+            all if all.iter().any(|it| it.has_ticks) => Clock::Device,
+            _ => Clock::Processor,
+        }
     }
 
     /// Ends the profiles; returns the times since the last call of [`DispatchSpans::take`].

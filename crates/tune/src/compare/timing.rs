@@ -1,40 +1,26 @@
 //! Times pairs of dispatches: of the captured kernel and of its replacement.
 
-use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, HostMemory, Result};
-use rehal_bench::Monitor;
+use rehal_bench::judge::{
+    self, Clock, Flow, JudgeOptions, LONGEST_STEP_NS, Parts, Preemption, Sample, Side, Stopped, Subject,
+};
 use rehal_hal::DeviceGroup;
-use rehal_hal::profile::resolution_ns;
+use rehal_hal::profile::{ProcessorTime, resolution_ns};
 use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::fresh::{FreshBindings, FreshSide, difference};
-use super::sampling::{LONGEST_STEP_NS, Pair, Sampler, ShapeBatch, Stopped, is_settled};
 use super::slices::ShapeSlice;
-use super::spans::DispatchSpans;
-use super::{CacheState, CompareOptions, CompareSubject, Comparison};
+use super::spans::{DispatchSpans, DispatchTime};
+use super::{CacheState, CompareOptions, CompareSubject, Comparison, ShapeTiming, Timing};
 use crate::Tolerance;
 use crate::element_types::known_element_type;
 use crate::tolerance::tolerance_of;
 
-/// Number of pairs of a batch in which no thread was preempted, so that neither side is disturbed in all of
-/// them: fewer if the shortest times agree, and of kernels for which that takes too long.
-const MIN_PAIRS: usize = 20;
-/// Maximum number of such pairs of a batch.
-const MAX_PAIRS: usize = 100;
-/// Maximum number of pairs of a batch.
-const MAX_TRIALS: usize = 400;
 /// One pair in so many compares what both kernels compute with fresh values, besides the first of each batch.
 const COMPARED_PAIRS: u32 = 16;
-/// Batches for which there should be time. Those of long kernels have fewer pairs.
-const WANTED_BATCHES: u32 = 32;
-/// The part of the time after which a replacement that is far slower is not timed any longer.
-const LATE: u32 = 8;
 
 /// Times a replacement in each state of the caches, up to one in which it is far slower.
 pub(super) fn time(
@@ -44,66 +30,53 @@ pub(super) fn time(
     options: &CompareOptions,
     comparison: &mut Comparison,
 ) -> Result<()> {
-    let shapes: Vec<_> = slices.iter().map(|slice| slice.shape.clone()).collect();
+    let parts = [Parts { counts: slices.iter().map(|it| it.shape.count).collect(), are_judged: false }];
     let (rules, function) = (&options.verify.element_types, &subject.function);
-    let fresh = |slice: &ShapeSlice| slice.fresh_bindings(rules, function);
-    let unchanged = || slices.iter().map(|_| FreshBindings::default()).collect();
+    let fresh = |slice: &ShapeSlice| match options.changes_inputs {
+        true => slice.fresh_bindings(rules, function).into(),
+        false => Arc::default(),
+    };
     let tolerance = known_element_type(rules, function)
         .and_then(|it| tolerance_of(&options.verify.tolerances, function.as_bytes(), it));
     let begun = Instant::now();
     for (index, cache) in options.caches.iter().enumerate() {
         let left = options.max_time.saturating_sub(begun.elapsed());
-        let share = left / (options.caches.len() - index) as u32;
-        let begun = Instant::now();
+        let mut random = fastrand::Rng::with_seed(options.seed.wrapping_add(index as u64));
+        let mut judging = JudgeOptions::default();
+        (judging.precision, judging.margin, judging.far) = (options.precision, options.margin, options.far);
+        judging.max_time = left / (options.caches.len() - index) as u32;
+        judging.seed = random.u64(..);
         let mut bench = Bench {
             subject,
+            slices,
             replaced,
             cache: *cache,
             checks: comparison.is_right(),
             spans: DispatchSpans::begin(&subject.devices),
-            is_device_time: false,
-            random: fastrand::Rng::with_seed(options.seed.wrapping_add(index as u64)),
-            has_workers: has_workers(&subject.devices),
-            switches: None,
-            fresh: if options.changes_inputs { slices.iter().map(fresh).collect() } else { unchanged() },
+            clock: Clock::Wall,
+            random,
+            fresh: slices.iter().map(fresh).collect(),
             tolerance,
-            placed_first: None,
-            batch_time: share / WANTED_BATCHES,
-            deadline: begun.checked_add(share),
-            precision: options.precision,
+            placed: None,
+            not_reproduced: None,
         };
-        let limits = [options.precision, options.margin];
-        let mut sampler = Sampler::new(&shapes, limits, bench.resolution_ns()).with_far(options.far);
-        let mut monitor = Monitor::begin();
-        let stopped = loop {
-            let batch = match bench.batch(slices, sampler.has_few())? {
-                Batch::Pairs(pairs) => pairs,
-                Batch::OutOfTime => break Stopped::OutOfTime,
-                Batch::Unvaried => continue,
-                Batch::NotReproduced(why) => {
-                    comparison.not_reproduced = Some(why);
-                    comparison.timings.clear();
-                    return Ok(());
-                }
-            };
-            monitor.sample();
-            sampler.know_resolution(bench.resolution_ns());
-            if let Some(stopped) = sampler.add(&batch, begun.elapsed() >= share / LATE) {
-                break stopped;
-            }
-            if sampler.has_few() && bench.is_out_of_time() {
-                break Stopped::OutOfTime;
-            }
+        let judged = judge::measure(&mut bench, &parts, &judging)?;
+        let Bench { spans, fresh, not_reproduced, placed, .. } = bench;
+        drop(placed);
+        spans.end()?;
+        let Some(judgment) = judged.and_then(|it| it.into_iter().next()) else {
+            comparison.not_reproduced = not_reproduced;
+            comparison.timings.clear();
+            return Ok(());
         };
-        let mut timing = sampler.finish(*cache, stopped);
-        timing.conditions = monitor.end();
-        timing.is_device_time = bench.is_device_time;
-        for (shape, fresh) in timing.shapes.iter_mut().zip(&bench.fresh) {
-            shape.varied_bindings = fresh.ordinals();
-        }
-        timing.elapsed = begun.elapsed();
-        bench.spans.end()?;
-        comparison.timings.push(timing);
+        let stopped = judgment.stopped;
+        let shapes =
+            slices.iter().zip(&judgment.parts).zip(fresh).map(|((slice, part), fresh)| ShapeTiming {
+                shape: slice.shape.clone(),
+                timing: part.clone(),
+                varied_bindings: fresh.ordinals(),
+            });
+        comparison.timings.push(Timing { cache: *cache, shapes: shapes.collect(), judgment });
         if stopped == Stopped::FarSlower {
             break;
         }
@@ -111,149 +84,89 @@ pub(super) fn time(
     Ok(())
 }
 
-/// A batch of pairs.
-enum Batch {
-    /// By shape.
-    Pairs(Vec<ShapeBatch>),
-    /// The time is up.
-    OutOfTime,
-    /// The captured kernel cannot be repeated with other inputs: from now on, they are the captured ones.
-    Unvaried,
-    /// The replacement computed something else when it was repeated, or with fresh values.
-    NotReproduced(String),
+/// A slice on both sides, with buffers and executables of their own.
+struct Placed {
+    shape: usize,
+    sides: [FreshSide; 2],
+    _replays: [Arc<Replay>; 2],
+    pair_count: usize,
+    /// Keeps other allocations from this memory.
+    _displacing: Vec<HostMemory>,
 }
 
 struct Bench<'a> {
     subject: &'a CompareSubject,
+    slices: &'a [ShapeSlice],
     replaced: &'a ReplayOptions,
     cache: CacheState,
     /// Whether the replacement must compute the same each time.
     checks: bool,
     spans: DispatchSpans,
-    is_device_time: bool,
+    clock: Clock,
     random: fastrand::Rng,
-    /// Whether other threads than the one that dispatches may run kernels.
-    has_workers: bool,
-    /// The threads that run kernels, if the one that dispatches them does not.
-    switches: Option<Arc<Switches>>,
     /// The inputs that get fresh values, by shape.
-    fresh: Vec<FreshBindings>,
+    fresh: Vec<Arc<FreshBindings>>,
     /// For what is computed with them.
     tolerance: Option<&'a Tolerance>,
-    /// The order in which the two sides of the last batch were placed in memory, if the next one has the
-    /// opposite.
-    placed_first: Option<[usize; 2]>,
-    /// The time that a batch should take.
-    batch_time: Duration,
-    deadline: Option<Instant>,
-    precision: f64,
+    placed: Option<Placed>,
+    /// Why the replacement is wrong.
+    not_reproduced: Option<String>,
 }
 
-impl Bench<'_> {
-    fn is_out_of_time(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+fn side_index(side: Side) -> usize {
+    match side {
+        Side::Captured => 0,
+        Side::Replaced => 1,
+    }
+}
+
+impl Subject for Bench<'_> {
+    fn group_count(&self) -> usize {
+        self.slices.len()
     }
 
-    /// Times pairs of each shape, with buffers and executables of their own. Unless it may end, it is not
-    /// ended early.
-    fn batch(&mut self, slices: &[ShapeSlice], may_end: bool) -> Result<Batch> {
-        // The side that is placed first may have the better place, so that either is in half of the batches.
-        let placed = match self.placed_first.take() {
-            Some([first, second]) => [second, first],
-            None => {
-                let order = self.order();
-                self.placed_first = Some(order);
-                order
-            }
-        };
-        let batch_time = self.batch_time / slices.len().max(1) as u32;
-        let mut all = Vec::with_capacity(slices.len());
-        for (index, slice) in slices.iter().enumerate() {
-            let fresh = self.fresh[index].clone();
-            match self.pairs(slice, &fresh, placed, batch_time, may_end)? {
-                Batch::Pairs(pairs) => all.extend(pairs),
-                Batch::Unvaried => {
-                    self.fresh[index] = FreshBindings::default();
-                    return Ok(Batch::Unvaried);
-                }
-                other => return Ok(other),
-            }
-        }
-        Ok(Batch::Pairs(all))
+    fn main_part(&self, group: usize) -> usize {
+        group
     }
 
-    fn pairs(
-        &mut self,
-        slice: &ShapeSlice,
-        fresh: &FreshBindings,
-        placed: [usize; 2],
-        batch_time: Duration,
-        may_end: bool,
-    ) -> Result<Batch> {
-        let begun = Instant::now();
-        let _displacing = self.displace()?;
-        let replays = self.replays(slice, placed)?;
-        let (sides, first) = self.sides(&replays, placed)?;
-        let mut sides = FreshSide::pair(sides, fresh)?;
-        let prepared = begun.elapsed();
-        // As long as preparing at least, which is not for the sake of a pair.
-        let longest = batch_time.saturating_sub(prepared).max(prepared);
-        let begun = Instant::now();
-        let mut others = vec![first];
-        let (mut pairs, mut clean_count): (Vec<Pair>, _) = (Vec::with_capacity(MAX_PAIRS), 0);
-        while clean_count < MAX_PAIRS && pairs.len() < MAX_TRIALS {
-            let elapsed = begun.elapsed();
-            let is_enough = || clean_count >= MIN_PAIRS || self.is_settled(&pairs);
-            if !pairs.is_empty() && (elapsed >= longest || elapsed >= prepared && is_enough()) {
-                break;
-            }
-            if self.is_out_of_time() {
-                if may_end {
-                    return Ok(Batch::OutOfTime);
-                }
-                if !pairs.is_empty() {
-                    break;
-                }
-            }
-            match self.pair(&mut sides, fresh, pairs.len(), &mut others)? {
-                Ok(pair) => {
-                    clean_count += usize::from(!pair.is_preempted);
-                    pairs.push(pair);
-                }
-                Err(other) => return Ok(other),
-            }
-        }
-        let failed = self.check(&mut sides, fresh, pairs.len())?;
-        Ok(failed.unwrap_or_else(|| Batch::Pairs(vec![ShapeBatch { pairs, others }])))
+    fn place(&mut self, group: usize, first: Side, batch: &mut judge::Batch) -> Result<Flow> {
+        // Its memory is free for the next one.
+        self.placed = None;
+        let displacing = displace(&self.subject.devices, &mut self.random)?;
+        let slice = &self.slices[group];
+        let replays = self.replays(slice, first)?;
+        let (sides, times) = self.sides(&replays, first)?;
+        batch.add_other(group, times);
+        let sides = FreshSide::pair(sides, self.fresh[group].clone())?;
+        self.placed =
+            Some(Placed { shape: group, sides, _replays: replays, pair_count: 0, _displacing: displacing });
+        Ok(Flow::Continue)
     }
 
-    /// Whether more pairs of a batch are of no use.
-    fn is_settled(&self, pairs: &[Pair]) -> bool {
-        is_settled(pairs, self.resolution_ns(), self.precision)
-    }
-
-    /// Times both sides in random order, with inputs that they have not had before.
-    fn pair(
-        &mut self,
-        sides: &mut [FreshSide<'_>; 2],
-        fresh: &FreshBindings,
-        number: usize,
-        others: &mut Vec<Pair>,
-    ) -> Result<Result<Pair, Batch>> {
-        let seed = (!fresh.is_empty()).then(|| self.random.u64(..));
-        let (mut times, mut warm_up) = ([Time::default(); 2], [Time::default(); 2]);
-        for side in self.order() {
-            let it = &mut sides[side];
+    /// Times both sides with inputs that they have not had before.
+    fn pair(&mut self, order: [Side; 2], batch: &mut judge::Batch) -> Result<Flow> {
+        /// One more untimed dispatch in so many, so that a kernel that works differently in every other call
+        /// is not always timed in the same ones.
+        const EXTRA: u32 = 4;
+        let Some(mut placed) = self.placed.take() else { return Ok(Flow::Repeat) };
+        let (shape, number) = (placed.shape, placed.pair_count);
+        let is_fresh = !self.fresh[shape].is_empty();
+        let seed = is_fresh.then(|| self.random.u64(..));
+        let (mut times, mut warm_up) = ([Sample::default(); 2], [Sample::default(); 2]);
+        for side in order.map(side_index) {
+            let it = &mut placed.sides[side];
             if self.cache == CacheState::Warm {
                 // With the values of the last one, so that it does not tell the results of the next one.
-                warm_up[side] = self.repeat(it, it.seed())?;
+                for _ in 0..1 + u32::from(self.random.u32(..EXTRA) == 0) {
+                    warm_up[side] = self.repeat(it, it.seed())?;
+                }
             }
             times[side] = self.repeat(it, seed)?;
             if seed.is_none()
                 && !it.side.is_reproduced()?
-                && let Some(failed) = self.differs(side, fresh, number)?
+                && let Some(flow) = self.differs(side, shape, number)?
             {
-                return Ok(Err(failed));
+                return Ok(flow);
             }
         }
         // In random pairs, so that a kernel cannot know which.
@@ -261,50 +174,81 @@ impl Bench<'_> {
         if self.checks
             && seed.is_some()
             && is_compared
-            && let Some(difference) = difference(sides, self.tolerance)?
+            && let Some(difference) = difference(&mut placed.sides, self.tolerance)?
         {
-            let why = format!("with fresh values of its inputs, it computes something else: {difference}");
-            return Ok(Err(Batch::NotReproduced(why)));
+            return Ok(self.is_wrong(format!(
+                "with fresh values of its inputs, it computes something else: {difference}"
+            )));
         }
         if self.cache == CacheState::Warm {
-            others.push(Pair::from(warm_up));
+            batch.add_other(shape, warm_up);
         }
-        Ok(Ok(Pair::from(times)))
+        batch.add(shape, times);
+        placed.pair_count += 1;
+        self.placed = Some(placed);
+        Ok(Flow::Continue)
     }
 
-    /// Why a batch ends in which a repetition of a side wrote other bytes than another one with the same
-    /// inputs.
-    fn differs(&mut self, side: usize, fresh: &FreshBindings, number: usize) -> Result<Option<Batch>> {
-        match side {
-            // Bytes that it wrote with fresh values may not have been restored.
-            0 if !fresh.is_empty() => Ok(Some(Batch::Unvaried)),
-            0 => Err(captured_differs()),
-            _ => Ok(self.checks.then(|| not_reproduced(number))),
-        }
-    }
-
-    /// Checks what both sides compute with the captured inputs after a batch. Returns why it does not count.
-    fn check(
-        &mut self,
-        sides: &mut [FreshSide<'_>; 2],
-        fresh: &FreshBindings,
-        number: usize,
-    ) -> Result<Option<Batch>> {
-        for (side, it) in sides.iter_mut().enumerate() {
+    /// Checks what both sides compute with the captured inputs.
+    fn check(&mut self) -> Result<Flow> {
+        let Some(mut placed) = self.placed.take() else { return Ok(Flow::Repeat) };
+        for (side, it) in placed.sides.iter_mut().enumerate() {
             it.repeat(None, &mut [])?;
             match it.side.check_unchanged() {
                 // What it wrote with other inputs may not be undone.
-                Err(_) if !fresh.is_empty() => return Ok(Some(Batch::Unvaried)),
+                Err(_) if !self.fresh[placed.shape].is_empty() => return Ok(self.is_unvaried(placed.shape)),
                 Err(error) if side == 0 => return Err(error.context("the captured kernel")),
                 Ok(()) if it.side.is_reproduced()? => {}
                 _ => {
-                    if let Some(failed) = self.differs(side, fresh, number)? {
-                        return Ok(Some(failed));
+                    if let Some(flow) = self.differs(side, placed.shape, placed.pair_count)? {
+                        return Ok(flow);
                     }
                 }
             }
         }
-        Ok(None)
+        Ok(Flow::Continue)
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The steps of the clock of the times.
+    fn resolution_ns(&self) -> f64 {
+        match self.clock {
+            Clock::Wall => resolution_ns(),
+            Clock::Processor | Clock::Device => self.spans.resolution_ns(),
+        }
+    }
+}
+
+impl Bench<'_> {
+    /// The replacement is wrong.
+    fn is_wrong(&mut self, why: String) -> Flow {
+        self.not_reproduced = Some(why);
+        Flow::End
+    }
+
+    /// The captured kernel cannot be repeated with other inputs: from now on, they are the captured ones.
+    fn is_unvaried(&mut self, shape: usize) -> Flow {
+        self.fresh[shape] = Arc::default();
+        Flow::Repeat
+    }
+
+    /// Why a batch ends in which a repetition of a side wrote other bytes than another one with the same
+    /// inputs.
+    fn differs(&mut self, side: usize, shape: usize, pair: usize) -> Result<Option<Flow>> {
+        match side {
+            // Bytes that it wrote with fresh values may not have been restored.
+            0 if !self.fresh[shape].is_empty() => Ok(Some(self.is_unvaried(shape))),
+            0 => Err(captured_differs()),
+            _ => Ok(self.checks.then(|| {
+                self.is_wrong(format!(
+                    "repetition {} with restored inputs wrote other bytes than another dispatch with the same inputs",
+                    pair + 1
+                ))
+            })),
+        }
     }
 
     fn replay(&self, slice: &ShapeSlice, options: &ReplayOptions) -> Result<Replay> {
@@ -312,146 +256,109 @@ impl Bench<'_> {
         slice.replay(&self.subject.devices, &options.clone().cold_scope(cold_scope))
     }
 
-    /// Makes the placement of the next batch another one: drops the executables that devices keep, which
-    /// would be used again, and allocates memory of random sizes, which must be kept until the batch ends.
-    /// Otherwise allocations would be where those of the last batch were, and all batches would have the
-    /// placement of this process.
-    fn displace(&mut self) -> Result<Vec<HostMemory>> {
-        const MAX_BLOCKS: usize = 16;
-        /// Sizes are from 64 bytes to some pages, on a logarithmic scale.
-        const SIZE_BITS: std::ops::Range<u32> = 6..18;
-        for device in self.subject.devices.devices() {
-            device.trim()?;
-        }
-        let random = &mut self.random;
-        let count = random.usize(MAX_BLOCKS / 2..MAX_BLOCKS);
-        let mut block = || {
-            let bits = random.u32(SIZE_BITS);
-            HostMemory::allocate(random.u64(1 << bits..2 << bits))
-        };
-        let mut blocks = (0..count).map(|_| block()).collect::<Result<Vec<_>>>()?;
-        // What is freed again leaves gaps.
-        random.shuffle(&mut blocks);
-        blocks.truncate(count / 2);
-        Ok(blocks)
-    }
-
     /// Prepares both sides, in the order in which they are placed in memory.
-    fn replays(&self, slice: &ShapeSlice, placed: [usize; 2]) -> Result<[Arc<Replay>; 2]> {
-        let prepare = |side: usize| {
+    fn replays(&self, slice: &ShapeSlice, first: Side) -> Result<[Arc<Replay>; 2]> {
+        in_order(first, |side| {
             let options = if side == 0 { &self.subject.replay } else { self.replaced };
             self.replay(slice, options).map(Arc::new)
-        };
-        let (one, other) = (prepare(placed[0])?, prepare(placed[1])?);
-        Ok(if placed[0] == 0 { [one, other] } else { [other, one] })
+        })
     }
 
     /// Dispatches both sides once, in the order in which their buffers are placed in memory. Returns the
     /// times too.
-    fn sides(&mut self, replays: &[Arc<Replay>; 2], placed: [usize; 2]) -> Result<([FastForward; 2], Pair)> {
-        let subject = self.subject;
-        let scope = subject.function.as_bytes();
-        let mut times = [Time::default(); 2];
-        let mut begin = |side: usize| {
+    fn sides(&mut self, replays: &[Arc<Replay>; 2], first: Side) -> Result<([FastForward; 2], [Sample; 2])> {
+        let scope = self.subject.function.as_bytes();
+        let mut times = [Sample::default(); 2];
+        let sides = in_order(first, |side| {
             self.spans.take();
-            let mut timer = Timer::new(self.random.fork(), self.resolution_ns(), self.switches.clone());
+            let mut timer = self.timer();
             let begun = replays[side].fast_forward(scope, &mut [&mut timer])?;
-            // Workers do the work if this thread only waits. Without workers, it was preempted.
-            if self.has_workers && self.switches.is_none() && timer.cpu < timer.elapsed / 2 {
-                self.switches = Some(Arc::new(Switches::for_threads()?));
-            }
             times[side] = self.time_of(&timer);
-            Ok::<_, Error>(begun)
-        };
-        let (one, other) = (begin(placed[0])?, begin(placed[1])?);
-        let sides = if placed[0] == 0 { [one, other] } else { [other, one] };
-        Ok((sides, Pair::from(times)))
-    }
-
-    /// The two sides in random order.
-    fn order(&mut self) -> [usize; 2] {
-        if self.random.bool() { [0, 1] } else { [1, 0] }
+            Ok(begun)
+        })?;
+        Ok((sides, times))
     }
 
     /// Puts back the inputs, with fresh values if there is a seed, and dispatches the kernel; returns its
     /// time.
-    fn repeat(&mut self, side: &mut FreshSide<'_>, seed: Option<u64>) -> Result<Time> {
+    fn repeat(&mut self, side: &mut FreshSide, seed: Option<u64>) -> Result<Sample> {
         self.spans.take();
-        let mut timer = Timer::new(self.random.fork(), self.resolution_ns(), self.switches.clone());
+        let mut timer = self.timer();
         side.repeat(seed, &mut [&mut timer])?;
         Ok(self.time_of(&timer))
     }
 
-    /// The steps of the clock of the times.
-    fn resolution_ns(&self) -> f64 {
-        if self.is_device_time { self.spans.resolution_ns() } else { resolution_ns() }
+    fn timer(&mut self) -> Timer {
+        Timer::new(self.random.fork(), self.resolution_ns())
     }
 
-    /// The time of a dispatch: what the device reports since the last time, else the host's; without the time
-    /// in which the thread that runs the kernel was preempted.
-    fn time_of(&mut self, timer: &Timer) -> Time {
-        let spans = self.spans.take();
-        self.is_device_time = !spans.is_empty();
-        let device_ns: i64 = spans.iter().map(|(start, end)| end.saturating_sub(*start)).sum();
-        // It may be 0, if the clock does not advance during a very short kernel.
-        let ns = if self.is_device_time { device_ns as f64 } else { timer.elapsed.as_nanos() as f64 };
-        let is_preempted = timer.is_preempted();
-        let lost = if is_preempted && self.switches.is_none() { timer.lost() } else { Duration::ZERO };
-        Time { ns: (ns - lost.as_nanos() as f64).max(0.0), is_preempted }
+    /// The time of a dispatch: what the device reports since the last time, else the host's.
+    fn time_of(&mut self, timer: &Timer) -> Sample {
+        let (clock, sample) = sample_of(&self.spans.take()).unwrap_or((Clock::Wall, timer.sample()));
+        self.clock = clock;
+        sample
     }
 }
 
-/// The time of a dispatch.
-#[derive(Clone, Copy, Default)]
-struct Time {
-    ns: f64,
-    is_preempted: bool,
+/// Makes the placement of the next batch another one: drops the executables that devices keep, which would be
+/// used again, and allocates memory of random sizes, which must be kept until the batch ends. Otherwise
+/// allocations would be where those of the last batch were, and all batches would have the placement of this
+/// process.
+pub fn displace(devices: &DeviceGroup, random: &mut fastrand::Rng) -> Result<Vec<HostMemory>> {
+    const MAX_BLOCKS: usize = 16;
+    /// Sizes are from 64 bytes to some pages, on a logarithmic scale.
+    const SIZE_BITS: std::ops::Range<u32> = 6..18;
+    for device in devices.devices() {
+        device.trim()?;
+    }
+    let count = random.usize(MAX_BLOCKS / 2..MAX_BLOCKS);
+    let mut block = || {
+        let bits = random.u32(SIZE_BITS);
+        HostMemory::allocate(random.u64(1 << bits..2 << bits))
+    };
+    let mut blocks = (0..count).map(|_| block()).collect::<Result<Vec<_>>>()?;
+    // What is freed again leaves gaps.
+    random.shuffle(&mut blocks);
+    blocks.truncate(count / 2);
+    Ok(blocks)
 }
 
-impl From<[Time; 2]> for Pair {
-    fn from([captured, replaced]: [Time; 2]) -> Self {
-        Self {
-            captured_ns: captured.ns,
-            replaced_ns: replaced.ns,
-            is_preempted: captured.is_preempted || replaced.is_preempted,
+/// Makes both sides, `first` before the other one.
+fn in_order<T>(first: Side, mut make: impl FnMut(usize) -> Result<T>) -> Result<[T; 2]> {
+    let (one, other) = (side_index(first), 1 - side_index(first));
+    let (one_made, other_made) = (make(one)?, make(other)?);
+    Ok(if one == 0 { [one_made, other_made] } else { [other_made, one_made] })
+}
+
+/// The time of a dispatch by the spans that devices reported, and what measured it; `None` without spans.
+fn sample_of(spans: &[DispatchTime]) -> Option<(Clock, Sample)> {
+    let all: Option<Vec<ProcessorTime>> = spans.iter().map(|it| it.processor).collect();
+    match all {
+        _ if spans.is_empty() => None,
+        Some(all) => {
+            let total = |of: fn(&ProcessorTime) -> u64| all.iter().map(of).sum::<u64>();
+            let (elapsed, cpu) = (total(|it| it.elapsed_ns), total(|it| it.cpu_ns));
+            let threads = total(|it| it.thread_count.into());
+            Some((Clock::Processor, processor_sample(elapsed, cpu, threads)))
+        }
+        None => {
+            let ns: i64 = spans.iter().map(|it| it.end_ns.saturating_sub(it.start_ns)).sum();
+            // It may be 0, if the clock does not advance during a very short kernel.
+            Some((Clock::Device, Sample::clean(ns.max(0) as f64)))
         }
     }
 }
 
-/// Counts how often the threads of this process were preempted: their involuntary context switches
-/// (<https://man7.org/linux/man-pages/man5/proc_pid_status.5.html>).
-pub(super) struct Switches(Vec<File>);
-
-impl Switches {
-    pub(super) fn for_threads() -> Result<Self> {
-        let cannot = |error: io::Error| Error::io("reading the state of the threads", &error);
-        let tasks = fs::read_dir("/proc/self/task").map_err(cannot)?;
-        // A thread may end meanwhile.
-        Ok(Self(tasks.flatten().filter_map(|task| File::open(task.path().join("status")).ok()).collect()))
+/// A time of threads by the wall clock, in which none of them waits, and by the processor's, in nanoseconds.
+/// Without a preemption, both are the same, and the wall clock is the more exact one.
+fn processor_sample(elapsed: u64, cpu: u64, threads: u64) -> Sample {
+    /// Of a thread. Less is the cost of reading both clocks, and their different rates.
+    const LEAST_NS: u64 = 20_000;
+    let lost = elapsed.saturating_sub(cpu);
+    match lost >= LEAST_NS * threads.max(1) && lost >= elapsed / 50 {
+        true => Sample { ns: cpu as f64, preemption: Preemption::Excluded },
+        false => Sample::clean(elapsed as f64),
     }
-
-    pub(super) fn count(&self) -> u64 {
-        let mut text = [0; 4 << 10];
-        let mut count = |file: &File| {
-            let length = file.read_at(&mut text, 0).ok()?;
-            let text = str::from_utf8(&text[..length]).ok()?;
-            let line = text.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
-            line?.trim().parse::<u64>().ok()
-        };
-        self.0.iter().filter_map(&mut count).sum()
-    }
-}
-
-/// Whether work may run on other threads than the one that makes it ready.
-fn has_workers(devices: &DeviceGroup) -> bool {
-    devices.devices().iter().any(|it| !it.info().is_synchronous)
-}
-
-fn not_reproduced(pair: usize) -> Batch {
-    Batch::NotReproduced(format!(
-        "repetition {} with restored inputs wrote other bytes than another dispatch with the same inputs",
-        pair + 1
-    ))
 }
 
 fn captured_differs() -> Error {
@@ -461,47 +368,23 @@ fn captured_differs() -> Error {
     .advise("its workgroups may race: time it on a device that runs them one after another")
 }
 
-/// The time of the scope by the wall clock and by the CPU clock of this thread. It delays the scope.
+/// The time of the scope by the wall clock, of devices that report none. It delays the scope.
 struct Timer {
     random: fastrand::Rng,
     /// The steps of the clock.
     resolution_ns: f64,
-    /// The threads that run kernels, if this one does not.
-    switches: Option<Arc<Switches>>,
-    switch_count: u64,
-    has_switched: bool,
-    begun: Option<(Instant, Duration)>,
+    begun: Option<Instant>,
     elapsed: Duration,
-    cpu: Duration,
 }
 
 impl Timer {
-    fn new(random: fastrand::Rng, resolution_ns: f64, switches: Option<Arc<Switches>>) -> Self {
-        Self {
-            random,
-            resolution_ns,
-            switches,
-            switch_count: 0,
-            has_switched: false,
-            begun: None,
-            elapsed: Duration::ZERO,
-            cpu: Duration::ZERO,
-        }
+    fn new(random: fastrand::Rng, resolution_ns: f64) -> Self {
+        Self { random, resolution_ns, begun: None, elapsed: Duration::ZERO }
     }
 
-    /// The time in which this thread did not run.
-    fn lost(&self) -> Duration {
-        self.elapsed.saturating_sub(self.cpu)
-    }
-
-    /// Whether a thread that runs kernels was preempted.
-    fn is_preempted(&self) -> bool {
-        /// Less is the cost of reading both clocks, and their different rates.
-        const LEAST: Duration = Duration::from_micros(20);
-        match self.switches {
-            Some(_) => self.has_switched,
-            None => self.lost() >= LEAST && self.lost() >= self.elapsed / 50,
-        }
+    /// Whether a thread was preempted is not known: the work is done elsewhere.
+    fn sample(&self) -> Sample {
+        Sample::clean(self.elapsed.as_nanos() as f64)
     }
 
     /// Waits for up to some steps of the clock, so that the kernel begins anywhere between two of them: their
@@ -531,11 +414,8 @@ impl Timer {
 
 impl Observer for Timer {
     fn scope_begin(&mut self, _scope: &Scope<'_>) -> Result<()> {
-        self.switch_count = self.switches.as_ref().map_or(0, |it| it.count());
         self.delay();
-        // In this order, so that the CPU clock is short only of time in which the thread did not run.
-        let cpu = thread_cpu();
-        self.begun = Some((Instant::now(), cpu));
+        self.begun = Some(Instant::now());
         Ok(())
     }
 
@@ -544,43 +424,20 @@ impl Observer for Timer {
     }
 
     fn scope_end(&mut self, _scope: &Scope<'_>) -> Result<()> {
-        if let Some((begun, cpu)) = self.begun.take() {
-            self.elapsed += begun.elapsed();
-            self.cpu += thread_cpu().saturating_sub(cpu);
-            self.has_switched |= self.switches.as_ref().is_some_and(|it| it.count() != self.switch_count);
-        }
+        self.elapsed += self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
         Ok(())
     }
 }
 
-/// The CPU time of this thread.
-fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    // It is never negative.
-    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
-}
-
 #[cfg(test)]
 mod tests {
-    use rehal_local::executable::Plugins;
-    use rehal_local::{LocalSync, LocalTask, LocalTaskOptions};
-
     use super::*;
-
-    /// Otherwise one preemption of the first dispatch would have all later ones timed with the time in which
-    /// the thread did not run.
-    #[test]
-    fn a_synchronous_device_never_counts_as_one_with_workers() {
-        let group = |device| DeviceGroup::new(vec![device]).unwrap();
-        assert!(!has_workers(&group(LocalSync::create(Plugins::default()))));
-        assert!(has_workers(&group(LocalTask::create(LocalTaskOptions::default()).unwrap())));
-    }
 
     /// Otherwise the kernel would begin in the same part of a step, and the mean of its times would be wrong.
     #[test]
     fn delays_are_as_long_as_steps_of_the_clock() {
         let longest = |resolution_ns: f64| {
-            let mut timer = Timer::new(fastrand::Rng::with_seed(1), resolution_ns, None);
+            let mut timer = Timer::new(fastrand::Rng::with_seed(1), resolution_ns);
             (0..20).map(|_| timer.next_delay().as_nanos() as f64).fold(0.0, f64::max)
         };
         for resolution_ns in [52.0, 1_000.0, 100_000.0] {
@@ -588,5 +445,32 @@ mod tests {
         }
         // A clock whose steps are longer is not averaged.
         assert!((LONGEST_STEP_NS..4.0 * LONGEST_STEP_NS).contains(&longest(1e12)));
+    }
+
+    /// A 5 ms kernel of which another process took 15 ms, and one whose clocks differ by what reading them
+    /// costs.
+    #[test]
+    fn a_preempted_time_is_that_of_the_processor() {
+        let excluded = Preemption::Excluded;
+        assert_eq!(processor_sample(20_000_000, 5_000_000, 1), Sample { ns: 5e6, preemption: excluded });
+        assert_eq!(processor_sample(1_300, 900, 1), Sample::clean(1_300.0));
+        assert_eq!(processor_sample(20_000_000, 19_900_000, 1), Sample::clean(2e7));
+        // 30 us, of two threads.
+        assert_eq!(processor_sample(130_000, 100_000, 2), Sample::clean(130_000.0));
+        assert_eq!(processor_sample(130_000, 100_000, 1), Sample { ns: 1e5, preemption: excluded });
+    }
+
+    #[test]
+    fn spans_say_what_measured_them() {
+        let of_device = DispatchTime { start_ns: 100, end_ns: 400, processor: None };
+        let mut span = of_device;
+        assert_eq!(sample_of(&[]), None);
+        assert_eq!(sample_of(&[span, span]), Some((Clock::Device, Sample::clean(600.0))));
+        let mut processor = ProcessorTime::default();
+        (processor.elapsed_ns, processor.cpu_ns, processor.thread_count) = (250, 240, 1);
+        span.processor = Some(processor);
+        assert_eq!(sample_of(&[span, span]), Some((Clock::Processor, Sample::clean(500.0))));
+        // One device of two reports it.
+        assert_eq!(sample_of(&[span, of_device]), Some((Clock::Device, Sample::clean(600.0))));
     }
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use rehal_base::{Context, Error, Result, plural};
+use rehal_base::{Context, Error, Result};
 use rehal_bench::{Conditions, Pulse};
 use rehal_session::{
-    Code, FunctionNames, FunctionTiming, Interval, KernelTimes, PairOptions, Plan, Replay, ReplayComparison,
-    Selector, Substitution, Timing, TimingVerdict, compare_replays, find_scope, stopped_name, verdict_name,
+    Clock, Code, FunctionNames, FunctionTiming, Interval, JudgeOptions, Judgment, KernelTimes, Plan,
+    ReplayComparison, Selector, Side, Stopped, Substitution, TimingVerdict, compare_replays, find_scope,
 };
 use serde::Serialize;
 
@@ -120,25 +120,25 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
     let unresolved = resolve(&mut with, &plan)?;
     let prepared = replay_flags::prepare_with(options, plan, &with);
     // An executable may have the name.
-    let ([captured, replaced], _reports) = unresolved.iter().fold(prepared, |prepared, error| {
+    let (sides, _reports) = unresolved.iter().fold(prepared, |prepared, error| {
         let advice = advice::of(error).map(|it| format!("; {it}")).unwrap_or_default();
         prepared.context(|| format!("--with: {}{advice}", error.message()))
     })?;
-    let mut pairs = PairOptions::default();
-    pairs.precision = flags.get(&compare::PRECISION);
-    pairs.margin = flags.get(&FAIL_IF_SLOWER);
-    pairs.max_time = flags.get(&compare::MAX_TIME);
-    pairs.seed = flags.get(&compare::SEED);
-    pairs.pulse = progress::pulse("comparing", interrupts::flag()?);
-    let comparison = compare_replays(&captured, &replaced, scope.as_deref(), &pairs);
+    let mut judging = JudgeOptions::default();
+    judging.precision = flags.get(&compare::PRECISION);
+    judging.margin = flags.get(&FAIL_IF_SLOWER);
+    judging.max_time = flags.get(&compare::MAX_TIME);
+    judging.seed = flags.get(&compare::SEED);
+    judging.pulse = progress::pulse("comparing", interrupts::flag()?);
+    let comparison = compare_replays(&|side| sides.replay(side), scope.as_deref(), &judging);
     // The report is printed in its place.
-    pairs.pulse = Pulse::default();
+    judging.pulse = Pulse::default();
     let comparison = comparison.context(|| captures::place(&capture))?;
-    let subject = Subject { capture: Some(capture.bytes()), devices: Some(captured.devices()) };
+    let subject = Subject { capture: Some(capture.bytes()), devices: Some(&sides.devices) };
     let compared = Compared::new(&comparison, &with, scope.as_deref());
     invocation.print(&compared, flags.get(&FORMAT), subject)?;
-    invocation.set_status(status(comparison.whole.verdict()));
-    Recording::of_capture(recording.as_ref(), None, || Ok::<Replay, Error>(captured))
+    invocation.set_status(comparison.whole.verdict().status());
+    Recording::of_capture(recording.as_ref(), None, || sides.replay(Side::Captured))
 }
 
 /// Selects functions by their names, if they are named by a part or a pattern, as `--function` does. The
@@ -156,15 +156,6 @@ fn resolve(with: &mut [Substitution], plan: &Plan) -> Result<Vec<Error>> {
     Ok(unresolved)
 }
 
-/// As `rehal compare` has them.
-fn status(verdict: TimingVerdict) -> u8 {
-    match verdict {
-        TimingVerdict::Faster | TimingVerdict::NotSlower => 0,
-        TimingVerdict::Slower => 3,
-        TimingVerdict::CannotTell => 4,
-    }
-}
-
 /// A comparison. What is not known is null.
 #[derive(Serialize)]
 struct Compared<'a> {
@@ -177,22 +168,23 @@ struct Compared<'a> {
     pair_count: u64,
     preempted_pair_count: u64,
     batch_count: u64,
-    stopped: &'static str,
+    stopped: Stopped,
     elapsed_ns: u64,
+    /// What measures the whole.
+    clock: Clock,
     /// What is compared is not checked.
     is_checked: bool,
     timed_by: Option<&'static str>,
     functions: Vec<Function<'a>>,
     machine: Machine<'a>,
     #[serde(skip)]
-    timing: &'a Timing,
+    judgment: &'a Judgment,
 }
 
 /// How long the replaced side takes, compared with the captured one.
 #[derive(Serialize)]
 struct Ratio {
     /// `None` of a function whose code is the same on both sides.
-    #[serde(serialize_with = "verdict")]
     verdict: Option<TimingVerdict>,
     ratio: f64,
     ratio_interval: Option<Interval>,
@@ -218,30 +210,25 @@ struct Machine<'a> {
     warnings: &'a [String],
 }
 
-fn verdict<S: serde::Serializer>(verdict: &Option<TimingVerdict>, serializer: S) -> Result<S::Ok, S::Error> {
-    verdict.map(verdict_name).serialize(serializer)
-}
-
 /// The verdict as text.
 fn told(verdict: Option<TimingVerdict>) -> &'static str {
-    verdict.map_or("the same code", compare::told)
+    verdict.map_or("the same code", TimingVerdict::told)
 }
 
 impl<'a> Compared<'a> {
     fn new(comparison: &'a ReplayComparison, with: &[Substitution], scope: Option<&'a str>) -> Self {
         let whole = &comparison.whole;
-        // Of one shape.
         let [captured_ns, replaced_ns] =
-            whole.shapes.first().map_or([0.0; 2], |it| [it.captured_ns, it.replaced_ns]);
+            whole.parts.first().map_or([0.0; 2], |it| [it.captured.ns, it.replaced.ns]);
         let of_function = |it: &'a FunctionTiming| Function {
             function: &it.name,
             dispatches: it.dispatch_count,
             ratio: Ratio {
-                verdict: (!it.has_same_code).then(|| it.timing.verdict(comparison.margin)),
+                verdict: (!it.has_same_code).then(|| TimingVerdict::of(it.timing.interval, whole.margin)),
                 ratio: it.timing.ratio,
                 ratio_interval: it.timing.interval,
-                captured_ns: it.timing.captured_ns,
-                replaced_ns: it.timing.replaced_ns,
+                captured_ns: it.timing.captured.ns,
+                replaced_ns: it.timing.replaced.ns,
             },
         };
         Self {
@@ -254,12 +241,13 @@ impl<'a> Compared<'a> {
                 captured_ns,
                 replaced_ns,
             },
-            margin: comparison.margin,
+            margin: whole.margin,
             pair_count: whole.pair_count,
             preempted_pair_count: whole.preempted_count,
             batch_count: whole.batch_count,
-            stopped: stopped_name(whole.stopped),
+            stopped: whole.stopped,
             elapsed_ns: whole.elapsed.as_nanos() as u64,
+            clock: whole.clock,
             is_checked: false,
             timed_by: comparison.times.map(|it| match it {
                 KernelTimes::Device => "device",
@@ -267,7 +255,7 @@ impl<'a> Compared<'a> {
             }),
             functions: comparison.functions.iter().map(of_function).collect(),
             machine: Machine::from_conditions(&whole.conditions),
-            timing: whole,
+            judgment: whole,
         }
     }
 }
@@ -303,34 +291,11 @@ impl Report for Compared<'_> {
             let _ = writeln!(text, "{}", escaped(with));
         }
         let what = self.scope.map_or_else(|| "replay".into(), |scope| format!("scope {}", escaped(scope)));
-        let Ratio { verdict, ratio, ratio_interval, captured_ns, replaced_ns } = &self.whole;
-        let interval = match ratio_interval {
-            Some(Interval { low, high }) => format!("95 % interval {low:.4} to {high:.4}"),
-            None => "too few batches for an interval".into(),
-        };
-        let _ = writeln!(
-            text,
-            "{what}: {}: {ratio:.4} of the captured time ({interval}), {} instead of {}",
-            told(*verdict),
-            time(*replaced_ns),
-            time(*captured_ns)
-        );
-        let stopped = compare::why_stopped(self.timing.stopped);
-        let _ = writeln!(
-            text,
-            "  {} in {}; {stopped} after {:.1} s",
-            plural(self.pair_count, "pair"),
-            plural(self.batch_count, "batch"),
-            self.timing.elapsed.as_secs_f64()
-        );
-        if self.preempted_pair_count != 0 {
-            let count = plural(self.preempted_pair_count, "pair");
-            let _ = writeln!(
-                text,
-                "  {count} in which a thread was preempted: left out, unless a batch had no others"
-            );
+        let _ = writeln!(text, "{what}: {}", compare::ratio(self.judgment, "captured"));
+        for line in compare::measured(self.judgment) {
+            let _ = writeln!(text, "  {line}");
         }
-        let _ = writeln!(text, "  {}", compare::machine(&self.timing.conditions));
+        let _ = writeln!(text, "  {}", compare::machine(&self.judgment.conditions));
         for warning in self.machine.warnings {
             let _ = writeln!(text, "  warning: {warning}");
         }
@@ -388,6 +353,6 @@ mod tests {
             TimingVerdict::Slower,
             TimingVerdict::CannotTell,
         ];
-        assert_eq!(all.map(status), [0, 0, 3, 4]);
+        assert_eq!(all.map(TimingVerdict::status), [0, 0, 3, 4]);
     }
 }

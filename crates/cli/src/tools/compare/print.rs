@@ -7,8 +7,8 @@ use rehal_base::plural;
 use rehal_bench::Conditions;
 use rehal_bench::stats::Interval;
 use rehal_session::{
-    CompareOptions, Comparison, ComparisonReport, ShapeTiming, Stopped, Timing, TimingVerdict, Verification,
-    cache_name,
+    CompareOptions, Comparison, ComparisonReport, Judgment, PartTiming, ShapeTiming, Statistic, Timing,
+    Verification, cache_name,
 };
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -90,50 +90,66 @@ fn wrong_memory(comparison: &Comparison) -> Option<&Verification> {
 }
 
 fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base: &str) {
-    let total = |of: fn(&ShapeTiming) -> f64| {
-        timing.shapes.iter().map(|it| of(it) * it.shape.count as f64).sum::<f64>()
-    };
-    let interval = match timing.interval {
-        Some(Interval { low, high }) => format!("95 % interval {low:.4} to {high:.4}"),
-        None => "too few batches for an interval".into(),
-    };
-    line(
-        text,
-        cache_name(timing.cache),
-        &format!(
-            "{}: {:.4} of the {base} time ({interval}), {} instead of {}",
-            told(timing.verdict()),
-            timing.ratio,
-            time(total(|it| it.captured_ns) * timing.ratio),
-            time(total(|it| it.captured_ns))
-        ),
-    );
-    let stopped = why_stopped(timing.stopped);
-    let measured = if timing.is_device_time { "" } else { "; times include the submission" };
-    line(
-        text,
-        "",
-        &format!(
-            "{} in {}; {stopped} after {:.1} s{measured}",
-            plural(timing.pair_count, "pair"),
-            plural(timing.batch_count, "batch"),
-            timing.elapsed.as_secs_f64()
-        ),
-    );
-    add_clock(text, timing, options);
-    if timing.preempted_count != 0 {
-        let count = plural(timing.preempted_count, "pair");
-        let what = "in which a thread was preempted: left out, unless a batch had no others";
-        line(text, "", &format!("{count} {what}"));
-    }
+    let judgment = &timing.judgment;
+    line(text, cache_name(timing.cache), &ratio(judgment, base));
+    measured(judgment).iter().for_each(|it| line(text, "", it));
+    add_clock(text, judgment, options);
     if timing.shapes.len() > 1 {
         add_shapes(text, &timing.shapes);
     }
     line(text, "", &varied(timing, options));
-    line(text, "", &machine(&timing.conditions));
-    for warning in &timing.conditions.warnings {
+    line(text, "", &machine(&judgment.conditions));
+    for warning in &judgment.conditions.warnings {
         line(text, "", &format!("warning: {warning}"));
     }
+}
+
+/// What a judgment says, in a line.
+pub(in crate::tools) fn ratio(judgment: &Judgment, base: &str) -> String {
+    let verdict = judgment.verdict().told();
+    if judgment.ratio.is_nan() {
+        return format!("{verdict}: threads were preempted in each pair, and for how long is not known");
+    }
+    let captured_ns: f64 = judgment.parts.iter().map(|it| it.captured.ns * it.count as f64).sum();
+    let interval = match judgment.interval {
+        Some(Interval { low, high }) => format!("95 % interval {low:.4} to {high:.4}"),
+        None => "too few batches for an interval".into(),
+    };
+    format!(
+        "{verdict}: {:.4} of the {base} time ({interval}), {} instead of {}",
+        judgment.ratio,
+        time(captured_ns * judgment.ratio),
+        time(captured_ns)
+    )
+}
+
+/// How a judgment was measured, in lines.
+pub(in crate::tools) fn measured(judgment: &Judgment) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{} in {} by {}; {} after {:.1} s",
+        plural(judgment.pair_count, "pair"),
+        plural(judgment.batch_count, "batch"),
+        judgment.clock.told(),
+        judgment.stopped.told(),
+        judgment.elapsed.as_secs_f64()
+    )];
+    for it in &judgment.parts {
+        for (name, side) in [("captured", &it.captured), ("replaced", &it.replaced)] {
+            if let Some(modes) = side.modes {
+                lines.push(format!(
+                    "two modes of the {name} side: {} and {}, {:.0} % of the calls take longer; means decide",
+                    time(modes.fast_ns),
+                    time(modes.slow_ns),
+                    100.0 * modes.slow_share
+                ));
+            }
+        }
+    }
+    if judgment.preempted_count != 0 {
+        let count = plural(judgment.preempted_count, "pair");
+        lines.push(format!("{count} in which a thread was preempted, for an unknown time: left out"));
+    }
+    lines
 }
 
 /// Which inputs had fresh values in each pair.
@@ -152,11 +168,11 @@ fn varied(timing: &Timing, options: &CompareOptions) -> String {
 }
 
 /// What the steps of the clock mean for times that take few of them.
-fn add_clock(text: &mut String, timing: &Timing, options: &CompareOptions) {
+fn add_clock(text: &mut String, timing: &Judgment, options: &CompareOptions) {
     let step = time(timing.resolution_ns);
     let (error, precision) = (100.0 * timing.clock_error, options.precision * 100.0);
-    if timing.is_averaged {
-        let times = timing.shapes.iter().map(|it| it.captured_ns.min(it.replaced_ns));
+    if timing.statistic == Statistic::MeanOfShortest {
+        let times = timing.parts.iter().map(|it| it.captured.ns.min(it.replaced.ns));
         let part = 100.0 * timing.resolution_ns / times.fold(f64::INFINITY, f64::min);
         line(
             text,
@@ -175,18 +191,14 @@ fn add_clock(text: &mut String, timing: &Timing, options: &CompareOptions) {
 /// The shapes that take the most time.
 fn add_shapes(text: &mut String, shapes: &[ShapeTiming]) {
     let mut shapes: Vec<&ShapeTiming> = shapes.iter().collect();
-    let weight = |it: &ShapeTiming| it.captured_ns * it.shape.count as f64;
+    let weight = |it: &ShapeTiming| it.timing.captured.ns * it.shape.count as f64;
     shapes.sort_by(|left, right| weight(right).total_cmp(&weight(left)));
     for it in shapes.iter().take(MAX_SHAPES) {
-        let interval =
-            it.interval.map(|it| format!(" ({:.3} to {:.3})", it.low, it.high)).unwrap_or_default();
+        let PartTiming { captured, replaced, ratio, interval, .. } = &it.timing;
+        let interval = interval.map(|it| format!(" ({:.3} to {:.3})", it.low, it.high)).unwrap_or_default();
         let count = plural(it.shape.count, "dispatch");
-        let times = format!("{} instead of {}", time(it.replaced_ns), time(it.captured_ns));
-        line(
-            text,
-            "",
-            &format!("  record #{}, {count}: {:.3}{interval}, {times}", it.shape.record, it.ratio),
-        );
+        let times = format!("{} instead of {}", time(replaced.ns), time(captured.ns));
+        line(text, "", &format!("  record #{}, {count}: {ratio:.3}{interval}, {times}", it.shape.record));
     }
     if let Some(more @ 1..) = shapes.len().checked_sub(MAX_SHAPES) {
         line(text, "", &format!("  and {more} more"));
@@ -221,10 +233,10 @@ pub(super) fn summary(comparison: &Comparison) -> String {
         return format!("wrong: {}", difference(comparison));
     }
     let timings = comparison.timings.iter().map(|timing| {
-        let interval =
-            timing.interval.map(|it| format!(" ({:.3} to {:.3})", it.low, it.high)).unwrap_or_default();
-        let verdict = told(timing.verdict());
-        format!("{} {:.3}{interval} {verdict}", cache_name(timing.cache), timing.ratio)
+        let Judgment { ratio, interval, .. } = &timing.judgment;
+        let interval = interval.map(|it| format!(" ({:.3} to {:.3})", it.low, it.high)).unwrap_or_default();
+        let verdict = timing.judgment.verdict().told();
+        format!("{} {ratio:.3}{interval} {verdict}", cache_name(timing.cache))
     });
     timings.collect::<Vec<_>>().join("; ")
 }
@@ -317,24 +329,4 @@ pub(super) fn row_without_result(path: &str, outcome: Outcome, error: &str) -> V
 
 pub(super) fn name(candidate: &Candidate) -> String {
     escaped(&candidate.path.display().to_string())
-}
-
-/// A verdict in the text.
-pub(in crate::tools) fn told(verdict: TimingVerdict) -> &'static str {
-    match verdict {
-        TimingVerdict::Faster => "faster",
-        TimingVerdict::Slower => "slower",
-        TimingVerdict::NotSlower => "not slower",
-        TimingVerdict::CannotTell => "cannot tell",
-    }
-}
-
-/// What ended the sampling, in the text.
-pub(in crate::tools) fn why_stopped(stopped: Stopped) -> &'static str {
-    match stopped {
-        Stopped::Precise => "stopped because the interval is narrow enough",
-        Stopped::FarSlower => "stopped because it takes many times as long",
-        Stopped::OutOfTime => "stopped because the time was up",
-        Stopped::Interrupted => "interrupted",
-    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use rehal_bench::judge::judge_processes;
 use rehal_bench::stats::{self, Interval};
 use rehal_session::{FunctionTimes, TimedBy};
 use serde::Serialize;
@@ -13,12 +14,23 @@ const SAME_FACTOR: f64 = 0.01;
 /// They have at least this part of the time.
 const MIN_SHARE: f64 = 0.75;
 
-/// A profile.
+/// The profiles of one version, each of a process of its own.
 pub(super) struct Side {
-    pub path: String,
+    pub paths: Vec<String>,
     pub dispatch_count: u64,
     pub total_ns: f64,
-    functions: Vec<FunctionTimes>,
+    functions: Vec<Function>,
+}
+
+/// A function in the profiles of a side.
+struct Function {
+    name: String,
+    timed_by: TimedBy,
+    /// Of all profiles.
+    times_ns: Vec<f64>,
+    /// The median of each profile that has it. Each is a sample: a process has one placement in memory, which
+    /// may make a function slower by some percent.
+    profiles_ns: Vec<f64>,
 }
 
 /// Two profiles with the changes of their functions, that of most weight first.
@@ -45,8 +57,8 @@ pub(super) struct Change {
     pub mean_ns: f64,
     /// The mean after as a fraction of that before, if both are known and the latter is not zero.
     pub ratio: Option<f64>,
-    /// Its interval, with enough dispatches. All of them are wide enough that with 95 %, no function without
-    /// a change has one that excludes 1.
+    /// The interval of the ratio of medians, with enough profiles. All of them are wide enough that with 95 %,
+    /// no function without a change has one that excludes 1.
     pub ratio_interval: Option<Interval>,
 }
 
@@ -56,9 +68,8 @@ pub(super) struct Times {
     pub count: usize,
     pub total_ns: f64,
     pub mean_ns: f64,
-    /// The 95 % interval of the mean, with enough dispatches.
-    #[serde(rename = "mean_interval_ns")]
-    pub interval_ns: Option<Interval>,
+    /// The median of the medians of the profiles.
+    pub median_ns: f64,
 }
 
 /// What can be said of a change.
@@ -66,9 +77,9 @@ pub(super) struct Times {
 pub(super) enum Verdict {
     Faster,
     Slower,
-    /// The difference cannot be told from noise.
+    /// The difference cannot be told from what processes differ by.
     Noise,
-    /// Too few dispatches to tell.
+    /// Too few profiles to tell.
     Few,
     OnlyBefore,
     OnlyAfter,
@@ -88,11 +99,30 @@ impl Verdict {
 }
 
 impl Side {
-    pub(super) fn new(path: String, functions: Vec<FunctionTimes>) -> Self {
+    /// Of profiles with these paths.
+    pub(super) fn new(profiles: Vec<(String, Vec<FunctionTimes>)>) -> Self {
+        let (mut functions, mut indices) = (Vec::<Function>::new(), HashMap::new());
+        let mut paths = Vec::new();
+        for (path, of_profile) in profiles {
+            paths.push(path);
+            for FunctionTimes { name, timed_by, times_ns, .. } in of_profile {
+                let index = *indices.entry((timed_by, name.clone())).or_insert(functions.len());
+                if index == functions.len() {
+                    functions.push(Function {
+                        name,
+                        timed_by,
+                        times_ns: Vec::new(),
+                        profiles_ns: Vec::new(),
+                    });
+                }
+                functions[index].profiles_ns.push(stats::median(&times_ns));
+                functions[index].times_ns.extend(times_ns);
+            }
+        }
         let times = || functions.iter().flat_map(|function| &function.times_ns);
         // The sum of nothing is -0.0.
         let (dispatch_count, total_ns) = (times().count() as u64, times().sum::<f64>() + 0.0);
-        Self { path, dispatch_count, total_ns, functions }
+        Self { paths, dispatch_count, total_ns, functions }
     }
 
     pub(super) fn function_count(&self) -> usize {
@@ -102,7 +132,7 @@ impl Side {
 
 impl Comparison {
     pub(super) fn from_sides(before: Side, after: Side) -> Self {
-        let key = |function: &FunctionTimes| (function.timed_by, function.name.clone());
+        let key = |function: &Function| (function.timed_by, function.name.clone());
         let mut rest: HashMap<_, _> = after.functions.iter().map(|it| (key(it), it)).collect();
         let mut pairs: Vec<_> =
             before.functions.iter().map(|function| (Some(function), rest.remove(&key(function)))).collect();
@@ -148,12 +178,12 @@ impl Comparison {
 }
 
 /// A function of either profile, or of both.
-type Pair<'a> = (Option<&'a FunctionTimes>, Option<&'a FunctionTimes>);
+type Pair<'a> = (Option<&'a Function>, Option<&'a Function>);
 
 /// The ratio of the numbers of dispatches of functions with most of the time of those that both profiles
 /// have; `None` if they have no ratio in common.
 fn common_factor(pairs: &[Pair<'_>]) -> Option<f64> {
-    let total = |function: &FunctionTimes| function.times_ns.iter().sum::<f64>();
+    let total = |function: &Function| function.times_ns.iter().sum::<f64>();
     let mut ratios: Vec<_> = pairs
         .iter()
         .filter_map(|(before, after)| {
@@ -182,20 +212,15 @@ fn common_factor(pairs: &[Pair<'_>]) -> Option<f64> {
 fn set_intervals(pairs: &[Pair<'_>], changes: &mut [Change]) {
     let mut compared = Vec::new();
     for (index, (pair, change)) in pairs.iter().zip(&*changes).enumerate() {
-        if let ((Some(before), Some(after)), Some(_)) = (pair, change.ratio)
-            && has_interval(&before.times_ns)
-            && has_interval(&after.times_ns)
-        {
-            compared.push((index, &before.times_ns, &after.times_ns));
+        if let ((Some(before), Some(after)), Some(_)) = (pair, change.ratio) {
+            compared.push((index, &before.profiles_ns, &after.profiles_ns));
         }
     }
     let mut changed_count = 0;
     loop {
-        let outside = OUTSIDE / (compared.len() - changed_count).max(1) as f64;
         for (index, before, after) in &compared {
-            let interval = stats::run_ratio_interval(before, after, outside);
-            // A time of zero may be the smallest, which bounds the interval of the mean.
-            changes[*index].ratio_interval = interval.high.is_finite().then_some(interval);
+            let (_, interval, _) = judge_processes(before, after, 0.0, compared.len() - changed_count);
+            changes[*index].ratio_interval = interval;
         }
         let has_changed = |change: &&Change| matches!(change.verdict(), Verdict::Faster | Verdict::Slower);
         let count = changes.iter().filter(has_changed).count();
@@ -207,15 +232,8 @@ fn set_intervals(pairs: &[Pair<'_>], changes: &mut [Change]) {
     }
 }
 
-/// The probability that any function without a change seems to have one.
-const OUTSIDE: f64 = 0.05;
-
-fn has_interval(times: &[f64]) -> bool {
-    times.len() >= stats::MIN_INTERVAL_SAMPLES
-}
-
 impl Change {
-    fn from_times(before: Option<&FunctionTimes>, after: Option<&FunctionTimes>, count_factor: f64) -> Self {
+    fn from_times(before: Option<&Function>, after: Option<&Function>, count_factor: f64) -> Self {
         let Some(any) = before.or(after) else { unreachable!("a profile has the function") };
         let times = [before, after].map(|function| function.map(Times::from_function));
         let count = |times: Option<Times>| times.map_or(0.0, |times| times.count as f64);
@@ -267,13 +285,13 @@ impl Change {
 }
 
 impl Times {
-    fn from_function(function: &FunctionTimes) -> Self {
+    fn from_function(function: &Function) -> Self {
         let times = &function.times_ns;
         Self {
             count: times.len(),
             total_ns: times.iter().sum(),
             mean_ns: stats::mean(times),
-            interval_ns: has_interval(times).then(|| stats::run_mean_interval(times, 0.05)),
+            median_ns: stats::median(&function.profiles_ns),
         }
     }
 }
@@ -392,7 +410,7 @@ mod tests {
         );
     }
 
-    fn repeated(function: &FunctionTimes, count: usize) -> FunctionTimes {
+    fn repeated(function: &Function, count: usize) -> FunctionTimes {
         FunctionTimes { times_ns: function.times_ns.repeat(count), ..function.clone() }
     }
 

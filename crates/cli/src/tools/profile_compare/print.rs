@@ -19,7 +19,7 @@ fn text(comparison: &Comparison, layout: Layout) -> String {
         let _ = writeln!(
             text,
             "{label}  {}: {} in {}, {}",
-            escaped(&side.path),
+            escaped(&side.paths.join(", ")),
             time(side.total_ns),
             plural(side.dispatch_count, "dispatch"),
             plural(side.function_count() as u64, "function")
@@ -94,24 +94,29 @@ fn notes(changes: &[Change]) -> String {
     let count = |verdict| changes.iter().filter(|change| change.verdict() == verdict).count();
     if let noise @ 1.. = count(Verdict::Noise) {
         let functions = plural(noise as u64, "function");
-        let _ = writeln!(text, "\nnoise: of {functions} the difference cannot be told from noise");
+        let _ = writeln!(
+            text,
+            "\nnoise: of {functions} the difference cannot be told from what processes differ by"
+        );
     }
     if let few @ 1.. = count(Verdict::Few) {
-        let (functions, have) = (plural(few as u64, "function"), if few == 1 { "has" } else { "have" });
-        let _ =
-            writeln!(text, "\nfew: {functions} {have} too few dispatches to tell: profile more iterations");
+        let functions = plural(few as u64, "function");
+        let _ = writeln!(
+            text,
+            "\nfew: of {functions} it cannot be told with so few profiles: a process has one placement in memory, \
+             which may make it slower by some percent. Record several of each version, and separate them by commas"
+        );
     }
     if changes.iter().any(|change| change.ratio_interval.is_some()) {
         text.push_str(
-            "\nintervals: 95 %, from the variation within each profile; those of changes are corrected for the number of functions. \
-             Two runs of the same program may differ by more: compare such profiles first\n",
+            "\nintervals: 95 %, from the variation between the profiles of a side, corrected for the number of functions\n",
         );
     }
     text
 }
 
 fn row(comparison: &Comparison, change: &Change, has_counts: bool) -> Vec<String> {
-    let mean = |times: Option<Times>| times.map_or_else(|| "-".into(), mean);
+    let mean = |times: Option<Times>| times.map_or_else(|| "-".into(), |it| time(it.mean_ns));
     let counts = match (change.before, change.after) {
         (Some(before), Some(after)) if before.count == after.count => before.count.to_string(),
         (before, after) => {
@@ -167,13 +172,6 @@ fn share(comparison: &Comparison, change_ns: f64) -> String {
     }
 }
 
-fn mean(times: Times) -> String {
-    match times.interval_ns {
-        Some(Interval { low, high }) => format!("{} ({} to {})", time(times.mean_ns), time(low), time(high)),
-        None => time(times.mean_ns),
-    }
-}
-
 /// Three or four digits, in the unit that fits.
 pub(in crate::tools) fn time(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
@@ -213,7 +211,7 @@ pub(super) struct Compared<'a> {
 
 #[derive(Serialize)]
 struct ComparedSide<'a> {
-    path: &'a str,
+    paths: &'a [String],
     function_count: usize,
     dispatch_count: u64,
     total_ns: f64,
@@ -237,7 +235,7 @@ struct Function<'a> {
 impl<'a> Compared<'a> {
     pub(super) fn new(comparison: &'a Comparison) -> Self {
         let side = |side: &'a Side| ComparedSide {
-            path: &side.path,
+            paths: &side.paths,
             function_count: side.function_count(),
             dispatch_count: side.dispatch_count,
             total_ns: side.total_ns,
@@ -263,7 +261,7 @@ impl<'a> Compared<'a> {
             count_change_ns: comparison.count_ns(),
             mean_change_ns: comparison.total_ns() - comparison.count_ns(),
             raw_change_ns: comparison.after.total_ns - comparison.before.total_ns,
-            intervals_cover: "variation within each profile, not between runs",
+            intervals_cover: "variation between the profiles of a side",
             functions: functions.collect(),
             comparison,
         }
@@ -283,7 +281,7 @@ impl Report for Compared<'_> {
 pub(super) fn csv(comparison: &Comparison) -> String {
     let mut text = String::from(
         "name,timed_by,verdict,change_ns,count_change_ns,mean_change_ns,raw_change_ns,ratio,ratio_low,ratio_high,before_count,before_total_ns,before_mean_ns,\
-         before_low_ns,before_high_ns,after_count,after_total_ns,after_mean_ns,after_low_ns,after_high_ns\n",
+         before_median_ns,after_count,after_total_ns,after_mean_ns,after_median_ns\n",
     );
     let number = |value: Option<f64>| value.map(|it| it.to_string()).unwrap_or_default();
     let ends =
@@ -304,7 +302,7 @@ pub(super) fn csv(comparison: &Comparison) -> String {
             fields.push(times.map_or_else(|| "0".into(), |it| it.count.to_string()));
             fields.push(number(times.map(|it| it.total_ns)));
             fields.push(number(times.map(|it| it.mean_ns)));
-            fields.extend(ends(times.and_then(|it| it.interval_ns)));
+            fields.push(number(times.map(|it| it.median_ns)));
         }
         let _ = writeln!(text, "{}", fields.join(","));
     }
@@ -335,15 +333,15 @@ mod tests {
             thread_time_ns: 2.0,
         };
         let printed = |functions: &[FunctionTimes]| {
-            let side = || Side::new("a\u{1b}".into(), functions.to_vec());
+            let side = || Side::new(vec![("a\u{1b}".into(), functions.to_vec())]);
             text(&Comparison::from_sides(side(), side()), Layout::PIPE)
         };
         let one = printed(&[function("f")]);
         assert!(one.starts_with("before  a\\u{1b}: 2.00 ns in 1 dispatch, 1 function\n"), "{one}");
-        assert!(one.contains("\nfew: 1 function has too few"), "{one}");
+        assert!(one.contains("\nfew: of 1 function it"), "{one}");
         let two = printed(&[function("f"), function("g")]);
         assert!(two.starts_with("before  a\\u{1b}: 4.00 ns in 2 dispatches, 2 functions\n"), "{two}");
-        assert!(two.contains("\nfew: 2 functions have too few"), "{two}");
+        assert!(two.contains("\nfew: of 2 functions it"), "{two}");
     }
 
     #[test]
@@ -355,7 +353,8 @@ mod tests {
             times_ns,
         };
         let printed = |before, after| {
-            let sides = [("a", before), ("b", after)].map(|(path, it)| Side::new(path.into(), vec![it]));
+            let sides =
+                [("a", before), ("b", after)].map(|(path, it)| Side::new(vec![(path.into(), vec![it])]));
             let [before, after] = sides;
             text(&Comparison::from_sides(before, after), Layout::PIPE)
         };
@@ -364,12 +363,11 @@ mod tests {
         let counts = "counts  all functions were dispatched 2 times as often: the time before counts as often, 1.00 us\n";
         assert!(scaled.contains(counts), "{scaled}");
         assert!(scaled.contains("\nall     -200 ns (-20.0 %)\n\n"), "{scaled}");
-        assert!(scaled.contains("Two runs of the same program may differ by more"), "{scaled}");
         let same = printed(function("f", fifty.clone()), function("f", fifty.clone()));
         assert!(!same.contains("counts "), "{same}");
         let sides = [("a", vec![10.0; 50], vec![10.0; 60]), ("b", vec![10.0; 100], vec![10.0; 20])];
-        let [before, after] =
-            sides.map(|(path, f, g)| Side::new(path.into(), vec![function("f", f), function("g", g)]));
+        let [before, after] = sides
+            .map(|(path, f, g)| Side::new(vec![(path.into(), vec![function("f", f), function("g", g)])]));
         let apart = text(&Comparison::from_sides(before, after), Layout::PIPE);
         assert!(
             apart.contains("counts  the numbers of dispatches differ, by no factor in common"),
@@ -382,7 +380,7 @@ mod tests {
         assert!(apart.contains("+500 ns (+50)") && apart.contains("-400 ns (-40)"), "{apart}");
         // One is renamed: the others, with most of the time, were dispatched as often.
         let renamed = |name: &str| {
-            Side::new("a".into(), vec![function("f", vec![10.0; 50]), function(name, vec![1.0; 50])])
+            Side::new(vec![("a".into(), vec![function("f", vec![10.0; 50]), function(name, vec![1.0; 50])])])
         };
         let renamed = text(&Comparison::from_sides(renamed("g"), renamed("h")), Layout::PIPE);
         let counts =

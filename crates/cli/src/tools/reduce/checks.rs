@@ -336,7 +336,7 @@ impl ReduceHost for Checks {
                 let ended = self.child(Work::Time(function.clone()), capture)?;
                 let times = times_of(&ended).filter(|(times, _)| !times.is_empty());
                 let is_of_host = times.as_ref().is_some_and(|(_, is_of_host)| *is_of_host);
-                let interval = times.map(|(times, _)| stats::bootstrap(&times, stats::median));
+                let interval = times.and_then(|(times, _)| stats::median_interval(&times, 0.05));
                 let low = interval.map(|it| child::duration(it.low));
                 let measured = interval
                     .map(|it| Measured { low: child::duration(it.low), high: child::duration(it.high) });

@@ -6,7 +6,7 @@
 //! its times are 40 ns, and their mean is 34 ns (time interval averaging, as frequency counters do it).
 //! Timing delays each dispatch by a random time for that.
 
-use rehal_bench::stats;
+use crate::stats;
 
 /// A clock whose steps are at most this part of the precision, as a fraction of a kernel's time, leaves at
 /// least half of it to what is not the clock's: the shortest times of both sides are each wrong by less than
@@ -14,8 +14,8 @@ use rehal_bench::stats;
 /// a machine that is shared.
 const FINE: f64 = 1.0 / 4.0;
 
-/// Longer steps are not averaged, since dispatches cannot be delayed for several of them.
-pub(in crate::compare) const LONGEST_STEP_NS: f64 = 250_000.0;
+/// Longer steps, in nanoseconds, are not averaged, since what is timed cannot be delayed for several of them.
+pub const LONGEST_STEP_NS: f64 = 250_000.0;
 
 /// Quantile of the normal distribution for intervals of 99 %.
 const NORMAL_99: f64 = 2.576;
@@ -27,8 +27,8 @@ pub(super) fn is_coarse(shortest_ns: f64, resolution_ns: f64, precision: f64) ->
 
 /// The mean of the times that nothing has disturbed, and their number: of those that are near the shortest,
 /// where near is as far as the lower quartile spreads. One beside the shortest may be a step longer, or two.
-pub(super) fn undisturbed_mean(times: impl Iterator<Item = f64>, resolution_ns: f64) -> (f64, usize) {
-    let mut times: Vec<f64> = times.collect();
+pub(super) fn undisturbed_mean(times: &[f64], resolution_ns: f64) -> (f64, usize) {
+    let mut times = times.to_vec();
     times.sort_by(f64::total_cmp);
     let Some(shortest) = times.first() else { return (0.0, 0) };
     let quartile = times[times.len() / 4];
@@ -39,10 +39,9 @@ pub(super) fn undisturbed_mean(times: impl Iterator<Item = f64>, resolution_ns: 
     (stats::mean(&times[..kept]).max(least), kept)
 }
 
-/// The mean of all times, where those of twice the median count as that.
-pub(super) fn limited_mean(times: impl Iterator<Item = f64>, resolution_ns: f64) -> f64 {
-    let times: Vec<f64> = times.collect();
-    let limit = 2.0 * stats::median(&times) + resolution_ns;
+/// The mean of all times, where those of more than `most` times the median count as that.
+pub(super) fn limited_mean(times: &[f64], most: f64, resolution_ns: f64) -> f64 {
+    let limit = most * stats::median(times) + resolution_ns;
     let limited: Vec<f64> = times.iter().map(|it| it.min(limit)).collect();
     stats::mean(&limited).max(resolution_ns / (2 * times.len().max(1)) as f64)
 }

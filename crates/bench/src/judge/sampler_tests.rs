@@ -103,16 +103,15 @@ impl Machine {
 
     /// Samples a replacement that takes `factor` times as long, for at most that many batches of that many
     /// pairs.
-    fn compare_batches(&mut self, factor: f64, pairs: usize, batches: usize) -> Timing {
+    fn compare_batches(&mut self, factor: f64, pairs: usize, batches: usize) -> Judgment {
         self.compare_times([50_000.0, 8_000.0], factor, pairs, batches)
     }
 
     /// The same with two shapes that take this long.
-    fn compare_times(&mut self, times: [f64; 2], factor: f64, pairs: usize, batches: usize) -> Timing {
+    fn compare_times(&mut self, times: [f64; 2], factor: f64, pairs: usize, batches: usize) -> Judgment {
         let Noise { placement, same_placement, drift, .. } = self.noise;
         let resolution_ns = self.resolution_ns;
-        let shapes = [shape(1), shape(10)];
-        let mut sampler = Sampler::new(&shapes, [0.01, self.margin], self.resolution_ns);
+        let mut sampler = Sampler::new(&[1, 10], limits(self.margin), self.resolution_ns);
         let mut stopped = None;
         let fresh = (1.0 - same_placement * same_placement).sqrt();
         let mut placed = [0.0; 4].map(|_: f64| placement * self.normal());
@@ -120,7 +119,7 @@ impl Machine {
             let slower = (1.0 + drift).powi(sampler.batch_count() as i32);
             placed = placed.map(|it| same_placement * it + fresh * placement * self.normal());
             let batch = [(times[0], 0), (times[1], 2)].map(|(mean_ns, side)| {
-                let mut pair = || {
+                let mut next = || {
                     let first = self.random.bool();
                     let (mut times, mut is_preempted) = ([0.0; 2], false);
                     for which in [usize::from(first), usize::from(!first)] {
@@ -133,33 +132,42 @@ impl Machine {
                             is_preempted = true;
                         }
                     }
-                    Pair { captured_ns: times[0], replaced_ns: times[1], is_preempted }
+                    pair(times, is_preempted)
                 };
-                let mut batch = ShapeBatch::default();
+                let mut batch = PartBatch::default();
                 while batch.pairs.len() < pairs && !is_settled(&batch.pairs, resolution_ns, 0.01) {
-                    batch.pairs.push(pair());
+                    batch.pairs.push(next());
                 }
                 batch
             });
             stopped = sampler.add(&batch, false);
         }
-        sampler.finish(CacheState::Warm, stopped.unwrap_or(Stopped::OutOfTime))
+        sampler.finish(Clock::Processor, stopped.unwrap_or(Stopped::OutOfTime))
     }
 
-    fn compare(&mut self, factor: f64) -> Timing {
+    fn compare(&mut self, factor: f64) -> Judgment {
         self.compare_batches(factor, 10, 200)
     }
 }
 
-/// A batch of a shape with these times.
-fn batch(times: &[(f64, f64)]) -> ShapeBatch {
-    let pair =
-        |&(captured_ns, replaced_ns): &(f64, f64)| Pair { captured_ns, replaced_ns, is_preempted: false };
-    ShapeBatch { pairs: times.iter().map(pair).collect(), others: Vec::new() }
+fn limits(margin: f64) -> Limits {
+    Limits { precision: 0.01, margin, far: FAR, parts_outside: OUTSIDE }
 }
 
-fn shape(count: u64) -> ComparedShape {
-    ComparedShape { count, ..ComparedShape::default() }
+/// Of one part, by a clock without steps.
+fn one_part() -> Sampler {
+    Sampler::new(&[1], limits(0.05), 0.0)
+}
+
+fn pair(times: [f64; 2], is_preempted: bool) -> Pair {
+    let preemption = if is_preempted { Preemption::Included } else { Preemption::None };
+    times.map(|ns| Sample { ns, preemption })
+}
+
+/// A batch of a part with these times.
+fn batch(times: &[(f64, f64)]) -> PartBatch {
+    let pairs = times.iter().map(|(captured_ns, replaced_ns)| pair([*captured_ns, *replaced_ns], false));
+    PartBatch { pairs: pairs.collect(), others: Vec::new() }
 }
 
 fn is_proved(verdict: TimingVerdict) -> bool {
@@ -209,34 +217,75 @@ fn verdicts_follow_from_the_interval() {
         (0.99, 1.06, CannotTell),
         (0.56, 1.63, CannotTell),
     ] {
-        assert_eq!(verdict_of(Some(Interval { low, high }), 0.05), expected, "{low} {high}");
+        assert_eq!(TimingVerdict::of(Some(Interval { low, high }), 0.05), expected, "{low} {high}");
     }
-    assert_eq!(verdict_of(None, 0.05), CannotTell);
-    assert_eq!(verdict_of(Some(Interval { low: 1.01, high: 1.04 }), 0.0), Slower);
+    assert_eq!(TimingVerdict::of(None, 0.05), CannotTell);
+    assert_eq!(TimingVerdict::of(Some(Interval { low: 1.01, high: 1.04 }), 0.0), Slower);
 }
 
-/// They count only in a batch without other pairs.
+/// A time that includes a preemption never counts; one that excludes it counts in a batch without others.
 #[test]
-fn pairs_in_which_a_thread_was_preempted_do_not_count() {
-    let shapes = [shape(1)];
-    for (clean, ratio, counts) in [(true, 1.2, (8, 8)), (false, 0.5, (0, 8))] {
-        let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
+fn preempted_pairs_count_by_what_is_known_of_them() {
+    use Preemption::{Excluded, Included};
+    for (preemption, has_clean, ratio, counts) in [
+        (Included, true, 1.2, (8, 8, 8)),
+        (Included, false, f64::NAN, (0, 8, 0)),
+        (Excluded, true, 1.2, (16, 0, 8)),
+        (Excluded, false, 0.5, (8, 0, 8)),
+    ] {
+        let mut sampler = one_part();
         for _ in 0..8 {
             let mut pairs = batch(&[(100.0, 120.0), (100.0, 50.0)]);
-            pairs.pairs[1].is_preempted = true;
-            pairs.pairs.drain(..usize::from(!clean));
+            pairs.pairs[1].iter_mut().for_each(|it| it.preemption = preemption);
+            pairs.pairs.drain(..usize::from(!has_clean));
             sampler.add(&[pairs], false);
         }
-        let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
-        assert!((timing.ratio - ratio).abs() < 1e-9, "{timing:?}");
-        assert_eq!((timing.pair_count, timing.preempted_count), counts);
+        let judgment = sampler.finish(Clock::Processor, Stopped::OutOfTime);
+        assert!(
+            (judgment.ratio - ratio).abs() < 1e-9 || ratio.is_nan() && judgment.ratio.is_nan(),
+            "{judgment:?}"
+        );
+        assert_eq!((judgment.pair_count, judgment.preempted_count, judgment.batch_count), counts);
+        assert_eq!(judgment.interval.is_some(), counts.2 != 0);
+    }
+}
+
+/// A kernel that takes 1.5 times as long in half of its calls: the shortest times do not tell.
+#[test]
+fn the_means_of_two_modes_decide() {
+    for noise in [QUIET, PLACED, DRIFTING, REUSED] {
+        let is_found = |run: &u64| {
+            let mut machine = Machine::new(*run, noise);
+            let mut sampler = Sampler::new(&[1], limits(0.05), 1.0);
+            let mut stopped = None;
+            for _ in 0..400 {
+                let mut pairs = Vec::new();
+                while pairs.len() < 20 && !sampler.is_settled(0, &pairs) {
+                    let mode = if machine.random.bool() { 1.5 } else { 1.0 };
+                    pairs.push(pair([machine.time(20_000.0), machine.time(20_000.0 * mode)], false));
+                }
+                stopped = sampler.add(&[PartBatch { pairs, others: Vec::new() }], false);
+                if stopped.is_some() {
+                    break;
+                }
+            }
+            let judgment = sampler.finish(Clock::Processor, stopped.unwrap_or(Stopped::OutOfTime));
+            let Some(Interval { low, high }) = judgment.interval else { return false };
+            let part = &judgment.parts[0];
+            part.replaced.modes.is_some_and(|it| (it.slow_share - 0.5).abs() < 0.15)
+                && part.captured.modes.is_none()
+                && low <= 1.25
+                && 1.25 <= high
+                && judgment.verdict() == TimingVerdict::Slower
+        };
+        let count = (0..40).filter(is_found).count();
+        assert!(count >= 36, "{noise:?}: {count} of 40");
     }
 }
 
 /// As long as there are few batches, nothing is recognized but a kernel that takes many times as long.
 #[test]
 fn few_pairs_tell_little() {
-    let shapes = [shape(1)];
     for (times, expected) in [
         (&[(1.0, 2.0), (1.0, 2.0)][..], TimingVerdict::CannotTell),
         (&[(1.0, 1.1), (1.0, 1.2), (1.0, 1.15)], TimingVerdict::CannotTell),
@@ -245,11 +294,11 @@ fn few_pairs_tell_little() {
         // Something else interrupted them.
         (&[(1.0, 30.0), (1.0, 1.1), (1.0, 30.5)], TimingVerdict::CannotTell),
     ] {
-        let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
+        let mut sampler = one_part();
         for times in times {
             assert_eq!(sampler.add(&[batch(&[*times])], false), None);
         }
-        let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
+        let timing = sampler.finish(Clock::Processor, Stopped::OutOfTime);
         assert_eq!(timing.verdict(), expected, "{timing:?}");
     }
 }
@@ -354,9 +403,9 @@ fn a_batch_ends_once_the_shortest_times_agree() {
     assert!(!is_settled(&pairs, 0.0, 0.01));
     pairs.extend(batch(&[(99.0, 90.0)]).pairs);
     assert!(is_settled(&pairs, 0.0, 0.01));
-    pairs[1].is_preempted = true;
+    pairs[1] = pair([100.0, 50.0], true);
     assert!(is_settled(&pairs, 0.0, 0.01));
-    pairs[6].is_preempted = true;
+    pairs[6] = pair([99.0, 90.0], true);
     assert!(!is_settled(&pairs, 0.0, 0.01));
 }
 
@@ -379,27 +428,27 @@ fn a_large_difference_takes_few_batches() {
 }
 
 #[test]
-fn shapes_weigh_by_their_time() {
-    let shapes = [shape(1), shape(3)];
-    let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
+fn parts_weigh_by_their_time() {
+    let mut sampler = Sampler::new(&[1, 3], limits(0.05), 0.0);
     for _ in 0..8 {
         sampler.add(&[batch(&[(100.0, 200.0)]), batch(&[(100.0, 100.0)])], false);
     }
-    let timing = sampler.finish(CacheState::Cold, Stopped::Precise);
+    let judgment = sampler.finish(Clock::Device, Stopped::Precise);
     // 500 instead of 400.
-    assert!((timing.ratio - 1.25).abs() < 1e-9, "{timing:?}");
-    assert_eq!(timing.verdict(), TimingVerdict::Slower);
-    let ratios: Vec<f64> = timing.shapes.iter().map(|it| it.ratio).collect();
+    assert!((judgment.ratio - 1.25).abs() < 1e-9, "{judgment:?}");
+    assert_eq!((judgment.verdict(), judgment.clock), (TimingVerdict::Slower, Clock::Device));
+    let ratios: Vec<f64> = judgment.parts.iter().map(|it| it.ratio).collect();
     assert!((ratios[0] - 2.0).abs() < 1e-9 && (ratios[1] - 1.0).abs() < 1e-9, "{ratios:?}");
-    assert_eq!((timing.shapes[0].captured_ns, timing.shapes[0].replaced_ns), (100.0, 200.0));
+    let [captured, replaced] = [judgment.parts[0].captured, judgment.parts[0].replaced];
+    assert_eq!((captured.ns, replaced.ns), (100.0, 200.0));
+    assert_eq!([replaced.median_ns, replaced.mean_ns, replaced.upper_quartile_ns], [200.0; 3]);
 }
 
 /// Something that takes as long as the kernel interrupts a third of the batches of one side or the other.
 #[test]
 fn a_few_interrupted_batches_do_not_decide() {
     let mut machine = Machine::new(5, QUIET);
-    let shapes = [shape(1)];
-    let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
+    let mut sampler = one_part();
     for number in 0..60 {
         let mut times = [10_000.0, 10_200.0].map(|mean_ns| machine.time(mean_ns));
         match number % 6 {
@@ -409,7 +458,7 @@ fn a_few_interrupted_batches_do_not_decide() {
         }
         sampler.add(&[batch(&[times.into()])], false);
     }
-    let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
+    let timing = sampler.finish(Clock::Processor, Stopped::OutOfTime);
     let Interval { low, high } = timing.interval.unwrap();
     assert!(low > 1.005 && high < 1.035, "{timing:?}");
 }
@@ -417,13 +466,12 @@ fn a_few_interrupted_batches_do_not_decide() {
 /// The clock has few ticks while a kernel runs, so that most batches have the same ratio.
 #[test]
 fn batches_that_are_mostly_the_same_still_have_an_interval() {
-    let shapes = [shape(1)];
-    let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
+    let mut sampler = one_part();
     for number in 0..8 {
         let replaced_ns = if number < 5 { 41.0 } else { 39.0 };
         sampler.add(&[batch(&[(40.0, replaced_ns)])], false);
     }
-    let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
+    let timing = sampler.finish(Clock::Processor, Stopped::OutOfTime);
     let Interval { low, high } = timing.interval.unwrap();
     assert!(low < 1.0 && 1.0 < high, "{timing:?}");
     assert!(!is_proved(timing.verdict()));
@@ -432,14 +480,13 @@ fn batches_that_are_mostly_the_same_still_have_an_interval() {
 /// The first dispatch and one with warm caches count too.
 #[test]
 fn a_kernel_that_is_far_slower_is_recognized_by_a_batch() {
-    let shapes = [shape(1)];
     let others = batch(&[(1.2, 900.0), (1.1, 800.0)]).pairs;
-    let batch = ShapeBatch { others, ..batch(&[(1.0, 850.0)]) };
-    let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
+    let batch = PartBatch { others, ..batch(&[(1.0, 850.0)]) };
+    let mut sampler = one_part();
     assert_eq!(sampler.add(std::slice::from_ref(&batch), false), None);
-    let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
+    let mut sampler = one_part();
     assert_eq!(sampler.add(&[batch], true), Some(Stopped::FarSlower));
-    let timing = sampler.finish(CacheState::Warm, Stopped::FarSlower);
+    let timing = sampler.finish(Clock::Processor, Stopped::FarSlower);
     assert_eq!(
         (timing.verdict(), timing.batch_count, timing.ratio.round()),
         (TimingVerdict::Slower, 1, 850.0)
@@ -449,9 +496,8 @@ fn a_kernel_that_is_far_slower_is_recognized_by_a_batch() {
 /// A search stops timing candidates that are slower than the best.
 #[test]
 fn a_ratio_beyond_which_precision_is_useless_is_an_option() {
-    let shapes = [shape(1)];
     for (far, stopped) in [(FAR, Stopped::Precise), (1.05, Stopped::FarSlower)] {
-        let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0).with_far(far);
+        let mut sampler = Sampler::new(&[1], Limits { far, ..limits(0.05) }, 0.0);
         let slower = batch(&[(100.0, 150.0)]);
         let found: Vec<_> = (0..8).map(|_| sampler.add(std::slice::from_ref(&slower), true)).collect();
         assert_eq!(found.last(), Some(&Some(stopped)), "{found:?}");
@@ -462,27 +508,25 @@ fn a_ratio_beyond_which_precision_is_useless_is_an_option() {
 /// The greatest common divisor of few times may be several steps.
 #[test]
 fn the_steps_of_a_clock_may_turn_out_to_be_shorter() {
-    let shapes = [shape(1)];
-    let mut sampler = Sampler::new(&shapes, [0.01, 0.05], 0.0);
+    let mut sampler = one_part();
     for resolution_ns in [3_000.0, 1_000.0, 10.0] {
         sampler.know_resolution(resolution_ns);
         sampler.add(&[batch(&[(9_000.0, 9_000.0)])], false);
     }
-    assert_eq!(sampler.finish(CacheState::Warm, Stopped::OutOfTime).resolution_ns, 10.0);
+    assert_eq!(sampler.finish(Clock::Processor, Stopped::OutOfTime).resolution_ns, 10.0);
 }
 
 /// A clock that does not advance during a kernel, although it did in the first batch, or whose steps are too
 /// long to be averaged.
 #[test]
 fn a_time_of_zero_has_a_ratio() {
-    let shapes = [shape(1)];
     for (resolution_ns, first) in [(10.0, 1e6), (1e6, 0.0)] {
-        let mut sampler = Sampler::new(&shapes, [0.01, 0.05], resolution_ns);
+        let mut sampler = Sampler::new(&[1], limits(0.05), resolution_ns);
         for times in [(first, first), (0.0, first), (first, 0.0), (0.0, 0.0)].repeat(2) {
             sampler.add(&[batch(&[times])], false);
         }
-        let timing = sampler.finish(CacheState::Warm, Stopped::OutOfTime);
-        assert!(!timing.is_averaged, "{timing:?}");
+        let timing = sampler.finish(Clock::Processor, Stopped::OutOfTime);
+        assert!(timing.statistic == Statistic::Shortest, "{timing:?}");
         assert!(timing.ratio.is_finite(), "{timing:?}");
         let Interval { low, high } = timing.interval.unwrap();
         assert!(low.is_finite() && !high.is_nan(), "{timing:?}");
