@@ -35,7 +35,13 @@ pub struct ExecutableFormat {
     /// Which functions of an executable get the addresses of their bindings, whose sizes the device then does
     /// not limit, by ordinal. `None` if no function does.
     pub binds_addresses: Option<ReadFunctions<Vec<bool>>>,
+    /// Whether two functions, each of the bytes of an executable and by its ordinal, are the same code wherever
+    /// they lie in their images; `false` if that cannot be told. `None` if the format cannot tell.
+    pub is_same_code: Option<SameCode>,
 }
+
+/// See [`ExecutableFormat::is_same_code`].
+pub type SameCode = fn((&[u8], u32), (&[u8], u32)) -> bool;
 
 impl ExecutableFormat {
     /// Finds the family whose prefix this name has.

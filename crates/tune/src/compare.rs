@@ -18,6 +18,7 @@
 //! its own, because nothing contains a crash or an endless loop within a process.
 
 mod bound;
+mod code;
 mod fresh;
 mod memory;
 mod slices;
@@ -25,6 +26,7 @@ mod spans;
 mod timing;
 mod workgroups;
 
+pub use code::RunningCode;
 pub use spans::{DispatchSpans, DispatchTime};
 pub use timing::displace;
 
@@ -210,6 +212,9 @@ pub struct Comparison {
     pub workgroups: Option<Verification>,
     /// The timed dispatches, compared again after they were timed.
     pub after_timing: Option<Verification>,
+    /// Whether it is the same code as the captured kernel, byte for byte: then its times differ only by what the
+    /// address of the code does. `false` if that cannot be told.
+    pub is_same_code: bool,
     /// Why the replacement is wrong although it computed the same at first: it computes something else when
     /// it is repeated, or with fresh values of its inputs.
     pub not_reproduced: Option<String>,
@@ -229,9 +234,12 @@ impl Comparison {
             && self.not_reproduced.is_none()
     }
 
-    /// Whether the replacement is slower in some state of the caches: `Some(false)` if it is proved that it
+    /// Whether the replacement is slower in some state of the caches, which the same code never is: `Some(false)` if it is proved that it
     /// is not slower than the margin allows, `None` if that cannot be told, or if it was not timed.
     pub fn is_slower(&self) -> Option<bool> {
+        if self.is_same_code {
+            return Some(false);
+        }
         let has = |verdict| self.timings.iter().any(|timing| timing.judgment.verdict() == verdict);
         match has(TimingVerdict::Slower) {
             true => Some(true),
@@ -299,7 +307,7 @@ impl KernelComparer {
         let subject = &self.subject;
         // What the replacement writes beyond a buffer would be in the memory of this process.
         let guarded = replaying.clone().redzone_bytes(REDZONE_BYTES);
-        let verification = match self.verify(&guarded, &options.verify, observers) {
+        let (verification, is_same_code) = match self.verify(&guarded, &options.verify, observers) {
             Err(error) if error.code() == StatusCode::Unimplemented => {
                 self.verify(&replaying, &options.verify, observers)?
             }
@@ -310,6 +318,7 @@ impl KernelComparer {
             memory: None,
             workgroups: None,
             after_timing: None,
+            is_same_code,
             not_reproduced: None,
             timings: Vec::new(),
         };
@@ -327,13 +336,13 @@ impl KernelComparer {
         Ok(CheckedKernel { comparer: self, replaying, options: options.clone(), comparison })
     }
 
-    /// Verifies a replay of the whole capture with the replacement.
+    /// Verifies a replay of the whole capture with the replacement. Returns whether that is the same code, too.
     fn verify(
         &self,
         replaying: &ReplayOptions,
         options: &VerifyOptions,
         observers: &mut [&mut dyn Observer],
-    ) -> Result<Verification> {
+    ) -> Result<(Verification, bool)> {
         let subject = &self.subject;
         let replaced = Replay::new(subject.plan.clone(), &subject.other_devices, replaying)?;
         replaced.check_executables().map_err(|error| match error.code() {
@@ -342,13 +351,21 @@ impl KernelComparer {
             }
             _ => error,
         })?;
+        let mut codes = [&subject.devices, &subject.other_devices]
+            .map(|it| RunningCode::of_function(it, &subject.function));
+        let [expected_code, code] = &mut codes;
+        let mut all: Vec<&mut dyn Observer> = vec![code];
+        for observer in observers {
+            all.push(*observer);
+        }
         let sides = VerifySides {
             expected: &self.captured,
             actual: &replaced,
-            expected_observers: &mut [],
-            observers,
+            expected_observers: &mut [expected_code],
+            observers: &mut all,
         };
-        verify_sides(sides, options)
+        let verification = verify_sides(sides, options)?;
+        Ok((verification, codes[0].are_all_same(&codes[1])))
     }
 
     fn slices(&self) -> Result<&[ShapeSlice]> {

@@ -43,8 +43,8 @@ mod verify;
 
 pub use compare::{
     CacheState, CheckedKernel, Clock, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,
-    DispatchSpans, DispatchTime, Interval, Judgment, KernelComparer, Modes, PartTiming, ShapeTiming,
-    SideTiming, Statistic, Stopped, Timing, TimingVerdict, displace,
+    DispatchSpans, DispatchTime, Interval, Judgment, KernelComparer, Modes, PartTiming, RunningCode,
+    ShapeTiming, SideTiming, Statistic, Stopped, Timing, TimingVerdict, displace,
 };
 pub use diff::{
     CaptureDiff, ChangeKind, DataDifference, DiffError, DiffOptions, DiffedCapture, DiffedExecutable,

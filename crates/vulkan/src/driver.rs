@@ -29,6 +29,7 @@ pub(crate) const FORMATS: [ExecutableFormat; 1] = [ExecutableFormat {
     functions: |format, bytes| Ok(Image::read(format, bytes)?.functions()),
     written_bindings: Some(written_bindings),
     binds_addresses: Some(binds_addresses),
+    is_same_code: None,
 }];
 
 /// How the driver finds devices: the loader, its layers and messages.

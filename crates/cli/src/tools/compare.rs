@@ -33,7 +33,7 @@ pub(super) use report::{CandidateReport, Outcome};
 pub(super) use workers::{Codes, Effort, Limits, ReadCode, Request, compare_candidate};
 
 /// Also of `rehal benchmark --with`.
-pub(super) use print::{machine, measured, ratio};
+pub(super) use print::{SAME_CODE, machine, measured, ratio};
 
 /// See the [module](self).
 pub const COMPARE: Tool = Tool {

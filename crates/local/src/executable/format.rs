@@ -4,7 +4,7 @@ use rehal_base::{Error, FileKind, Remedy, Result};
 use rehal_hal::{CompilerTarget, ExecutableFormat, FunctionInfo};
 
 use super::elf;
-use super::link::ElfLibrary;
+use super::link::{ElfLibrary, is_same_code};
 use super::vmvx::VmvxExecutable;
 use crate::platform;
 
@@ -28,6 +28,7 @@ pub const FORMATS: [ExecutableFormat; 3] = [
         functions: elf_functions,
         written_bindings: None,
         binds_addresses: None,
+        is_same_code: Some(is_same_code),
     },
     ExecutableFormat {
         prefix: SYSTEM,
@@ -38,6 +39,7 @@ pub const FORMATS: [ExecutableFormat; 3] = [
         functions: elf_functions,
         written_bindings: None,
         binds_addresses: None,
+        is_same_code: Some(is_same_code),
     },
     ExecutableFormat {
         prefix: "vmvx-",
@@ -48,6 +50,7 @@ pub const FORMATS: [ExecutableFormat; 3] = [
         functions: |_, bytes| VmvxExecutable::describe(bytes),
         written_bindings: None,
         binds_addresses: None,
+        is_same_code: None,
     },
 ];
 

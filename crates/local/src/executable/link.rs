@@ -8,12 +8,14 @@
 mod adapter;
 mod image;
 mod rewrite;
+mod same;
 mod table;
 mod tables;
 mod versions;
 mod view;
 
 pub use rewrite::{OtherFunction, OtherImage, loads_alike, replace_functions};
+pub use same::is_same_code;
 pub use table::{ElfLibrary, ReplacedBy};
 
 #[cfg(test)]

@@ -1,15 +1,14 @@
 //! Replays of a capture with and without replacements, by turns.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 
 use rehal_base::{Error, HostMemory, Result, StatusCode};
 use rehal_bench::judge::{
     self, Batch, Clock, Flow, JudgeOptions, Judgment, PartTiming, Parts, Sample, Side, Subject,
 };
 use rehal_hal::profile::{now_ns, process_cpu_ns, resolution_ns};
-use rehal_replay::{ExecutableCode, Observer, Operation, Replay};
-use rehal_tune::{DispatchSpans, displace};
+use rehal_replay::Replay;
+use rehal_tune::{DispatchSpans, RunningCode, displace};
 
 use super::{Groups, KernelTimes, runs};
 use crate::{CrashReports, ScopeTimer};
@@ -198,7 +197,7 @@ impl Functions {
     fn find(replays: [&Replay; 2]) -> Result<Self> {
         let mut groups = Groups::default();
         let (mut times, mut clock) = (KernelTimes::Device, Clock::Wall);
-        let mut codes = [Codes::default(), Codes::default()];
+        let mut codes = replays.map(|it| RunningCode::new(it.devices()));
         for ((replay, codes), is_first) in replays.into_iter().zip(&mut codes).zip([true, false]) {
             let spans = DispatchSpans::begin(replay.devices());
             if runs::sample(replay, &mut groups, &spans, is_first, Some(codes))?.times() == KernelTimes::Host
@@ -219,8 +218,7 @@ impl Functions {
                 have_same_code.push(true);
             }
             counts[index] += kernel.count;
-            let code = |side: usize| codes[side].of.get(&(kernel.executable_id, kernel.function));
-            have_same_code[index] &= code(0) == code(1);
+            have_same_code[index] &= codes[0].is_same(&codes[1], kernel.executable_id, kernel.function);
             of_kernels.push(index);
         }
         Ok(Self { groups, names, counts, have_same_code, of_kernels, times, clock })
@@ -236,40 +234,5 @@ impl Functions {
             times_ns[*function] += time_ns;
         }
         Ok(times_ns)
-    }
-}
-
-/// The code that runs for each function.
-#[derive(Default)]
-struct Codes {
-    /// By the captured executable and the ordinal in it.
-    of: HashMap<(u64, u32), Code>,
-    /// The digests of code, by where its bytes are mapped during the run.
-    digests: HashMap<*const [u8], [u8; 32]>,
-}
-
-/// A function of an executable.
-#[derive(PartialEq, Eq)]
-struct Code {
-    format: Box<[u8]>,
-    digest: [u8; 32],
-    function: u32,
-}
-
-impl Observer for Codes {
-    fn wants_operations(&self) -> bool {
-        true
-    }
-
-    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        if let Some(it) = &operation.dispatch {
-            let ExecutableCode { format, data, .. } = it.code;
-            self.of.entry((it.executable.id, it.function)).or_insert_with(|| Code {
-                format: format.into(),
-                digest: *self.digests.entry(data).or_insert_with(|| blake3::hash(data).into()),
-                function: it.prepared_function,
-            });
-        }
-        Ok(ControlFlow::Continue(()))
     }
 }

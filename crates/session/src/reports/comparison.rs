@@ -15,6 +15,7 @@ pub struct ComparisonReport<'a> {
     memory: Option<Findings<'a>>,
     workgroups: Option<Findings<'a>>,
     after_timing: Option<Findings<'a>>,
+    is_same_code: Option<bool>,
     not_reproduced: Option<&'a str>,
     timings: Option<Rows<'a, Timing, TimingRow<'a>>>,
 }
@@ -30,6 +31,7 @@ impl<'a> ComparisonReport<'a> {
             memory: it.memory.as_ref().map(Findings::from_verification),
             workgroups: it.workgroups.as_ref().map(Findings::from_verification),
             after_timing: it.after_timing.as_ref().map(Findings::from_verification),
+            is_same_code: Some(it.is_same_code),
             not_reproduced: it.not_reproduced.as_deref(),
             timings: Some(Rows { of: &it.timings, row: timing }),
         }

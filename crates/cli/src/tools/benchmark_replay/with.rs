@@ -212,7 +212,7 @@ struct Machine<'a> {
 
 /// The verdict as text.
 fn told(verdict: Option<TimingVerdict>) -> &'static str {
-    verdict.map_or("the same code", TimingVerdict::told)
+    verdict.map_or(compare::SAME_CODE, TimingVerdict::told)
 }
 
 impl<'a> Compared<'a> {
@@ -291,7 +291,7 @@ impl Report for Compared<'_> {
             let _ = writeln!(text, "{}", escaped(with));
         }
         let what = self.scope.map_or_else(|| "replay".into(), |scope| format!("scope {}", escaped(scope)));
-        let _ = writeln!(text, "{what}: {}", compare::ratio(self.judgment, "captured"));
+        let _ = writeln!(text, "{what}: {}", compare::ratio(self.judgment, false, "captured"));
         for line in compare::measured(self.judgment) {
             let _ = writeln!(text, "  {line}");
         }

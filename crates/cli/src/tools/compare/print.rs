@@ -21,6 +21,9 @@ use crate::table::{Column, Layout, Table};
 use crate::tools::profile_compare::time;
 use crate::tools::verify;
 
+/// The verdict on the same code, byte for byte.
+pub(in crate::tools) const SAME_CODE: &str = "the same code";
+
 /// Shapes that the text lists.
 const MAX_SHAPES: usize = 10;
 
@@ -35,7 +38,7 @@ pub(super) fn screen(
     let mut text = format!("{} for {}\n", name(candidate), escaped(function));
     check(&mut text, comparison);
     for timing in &comparison.timings {
-        add_timing(&mut text, timing, options, base);
+        add_timing(&mut text, timing, comparison.is_same_code, options, base);
     }
     text
 }
@@ -68,6 +71,9 @@ fn check(text: &mut String, comparison: &Comparison) {
             ),
         );
         verify::inferred_types(verified).for_each(|it| line(text, "", &it));
+        if comparison.is_same_code {
+            line(text, "", "the same code, byte for byte: times differ only by what its address does");
+        }
     }
 }
 
@@ -89,9 +95,9 @@ fn wrong_memory(comparison: &Comparison) -> Option<&Verification> {
     comparison.memory.as_ref().filter(|it| it.outcome() != rehal_session::Outcome::Same)
 }
 
-fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base: &str) {
+fn add_timing(text: &mut String, timing: &Timing, is_same_code: bool, options: &CompareOptions, base: &str) {
     let judgment = &timing.judgment;
-    line(text, cache_name(timing.cache), &ratio(judgment, base));
+    line(text, cache_name(timing.cache), &ratio(judgment, is_same_code, base));
     measured(judgment).iter().for_each(|it| line(text, "", it));
     add_clock(text, judgment, options);
     if timing.shapes.len() > 1 {
@@ -104,9 +110,9 @@ fn add_timing(text: &mut String, timing: &Timing, options: &CompareOptions, base
     }
 }
 
-/// What a judgment says, in a line.
-pub(in crate::tools) fn ratio(judgment: &Judgment, base: &str) -> String {
-    let verdict = judgment.verdict().told();
+/// What a judgment says, in a line. Times of the same code prove nothing about it.
+pub(in crate::tools) fn ratio(judgment: &Judgment, is_same_code: bool, base: &str) -> String {
+    let verdict = if is_same_code { SAME_CODE } else { judgment.verdict().told() };
     if judgment.ratio.is_nan() {
         return format!("{verdict}: threads were preempted in each pair, and for how long is not known");
     }
@@ -235,7 +241,7 @@ pub(super) fn summary(comparison: &Comparison) -> String {
     let timings = comparison.timings.iter().map(|timing| {
         let Judgment { ratio, interval, .. } = &timing.judgment;
         let interval = interval.map(|it| format!(" ({:.3} to {:.3})", it.low, it.high)).unwrap_or_default();
-        let verdict = timing.judgment.verdict().told();
+        let verdict = if comparison.is_same_code { SAME_CODE } else { timing.judgment.verdict().told() };
         format!("{} {ratio:.3}{interval} {verdict}", cache_name(timing.cache))
     });
     timings.collect::<Vec<_>>().join("; ")

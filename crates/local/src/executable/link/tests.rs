@@ -451,3 +451,33 @@ fn damaged_files_are_errors() {
         }
     }
 }
+
+/// Also in another image, at another address. What cannot be told is not the same.
+#[test]
+fn a_function_is_the_same_code_wherever_it_lies() {
+    let [workgroups, native] =
+        ["workgroups.embedded.elf", "native.so"].map(|it| fixture(&format!("cts/{it}")));
+    let count = |bytes: &[u8]| ElfLibrary::read(bytes).unwrap().functions.len() as u32;
+    let (mut same_count, mut moved_count) = (0, 0);
+    for function in 0..count(&workgroups) {
+        let is_same = is_same_code((&workgroups, function), (&workgroups, function));
+        same_count += u32::from(is_same);
+        let moved = replace(&native, &workgroups, &[(0, function)]).unwrap();
+        let is_moved = is_same_code((&workgroups, function), (&moved, 0));
+        assert!(is_same || !is_moved);
+        moved_count += u32::from(is_moved);
+        assert!(!is_same_code((&native, 0), (&moved, 0)), "{function}");
+        assert!(!is_same_code((&workgroups, function), (&native, 0)), "{function}");
+    }
+    assert!(same_count > 0 && moved_count > 0, "{same_count} {moved_count}");
+    // Each byte of the first instructions counts.
+    let entry = ElfLibrary::read(&workgroups).unwrap().addresses[0];
+    let at = View::read(&workgroups).unwrap().file_offset(entry, 1).unwrap() as usize;
+    for byte in at..at + 16 {
+        let mut changed = workgroups.clone();
+        changed[byte] ^= 1;
+        assert!(!is_same_code((&workgroups, 0), (&changed, 0)), "{byte}");
+    }
+    assert!(!is_same_code((&workgroups, 999), (&workgroups, 999)));
+    assert!(!is_same_code((b"no image", 0), (b"no image", 0)));
+}

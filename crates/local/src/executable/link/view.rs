@@ -325,6 +325,14 @@ impl<'a> View<'a> {
         self.loads().any(|it| it.is_executable() && it.vaddr <= vaddr && vaddr < it.end())
     }
 
+    /// Whether nothing changes bytes once the image is loaded, nor while it is.
+    pub(super) fn is_constant(&self, vaddr: u64, length: u64) -> bool {
+        let end = vaddr.saturating_add(length);
+        let holds = |it: &&Segment| it.vaddr <= vaddr && end <= it.end();
+        self.loads().find(holds).is_some_and(|it| it.flags & PF_W == 0)
+            && !self.relocations.iter().any(|it| it.offset < end && vaddr < it.offset + 8)
+    }
+
     /// A table of the dynamic section.
     pub(super) fn table(&self, start: u64, bytes: u64) -> Result<(u64, &'a [u8])> {
         let (Some(start), Some(length)) = (self.tag(start), self.tag(bytes)) else { return Ok((0, &[])) };
