@@ -3,7 +3,7 @@
 use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode, listed};
 use rehal_capture::payload::Function;
 use rehal_hal::{
-    CachingMode, CreateOp, Device, DeviceGroup, Executable, ExecutableParams, FunctionInfo,
+    CachingMode, CreateOp, Device, DeviceGroup, Executable, ExecutableFormat, ExecutableParams, FunctionInfo,
     FunctionParameter, HostOp, Indexed, NeededWorkgroups, PrepareExecutable, ReplacedFunction,
     WorkgroupSchedule,
 };
@@ -41,24 +41,38 @@ impl Prepared {
     }
 
     /// The workgroups that what runs needs, for each captured ordinal, and what runs in errors. `layers` are
-    /// those that it was prepared with, in place of the code `replaced`. Fails if something is said of a
-    /// function that the code does not have, since it may be meant for one that is dispatched.
+    /// those that it was prepared with, in place of the code `replaced`, of which `format` is known. Code that
+    /// is the same needs the same. Fails if something is said of a function that the code does not have, since
+    /// it may be meant for one that is dispatched.
     pub(crate) fn workgroups(
         &self,
         layers: &[Layer<'_>],
         replaced: &[u8],
+        format: Option<&ExecutableFormat>,
     ) -> Result<Vec<(NeededWorkgroups, String)>> {
         for (layer, part) in layers.iter().zip(&self.parts) {
             check_stated(layer, part.functions())?;
         }
-        let needed = |&(part, ordinal): &(usize, u32)| {
+        let is_same = |captured: u32, part: usize, ordinal: u32| {
+            let code = self.replacements.get(part).map(ReplacementCode::data);
+            let is_same_code = format.and_then(|it| it.is_same_code);
+            is_same_code
+                .zip(code)
+                .is_some_and(|(is_same, code)| is_same((replaced, captured), (code, ordinal)))
+        };
+        let needed = |(captured, &(part, ordinal)): (u32, &(usize, u32))| {
             let name = self.parts[part].functions().get(ordinal as usize).map_or("", |it| &it.name);
             let Some(layer) = layers.get(part) else { return (NeededWorkgroups::Same, String::new()) };
             let place =
                 format!("function '{}' of substitute {}", name.escape_debug(), layer.replacement.place);
-            (layer.replacement.workgroups_of(name, replaced), place)
+            match layer.replacement.workgroups_of(name, replaced) {
+                NeededWorkgroups::Unknown(_) if is_same(captured, part, ordinal) => {
+                    (NeededWorkgroups::Same, place)
+                }
+                needed => (needed, place),
+            }
         };
-        Ok(self.functions.iter().map(needed).collect())
+        Ok((0..).zip(&self.functions).map(needed).collect())
     }
 
     /// Number of captured functions.
@@ -244,7 +258,12 @@ pub(crate) fn replace(
         }
         Ok(ReplacedFunction { executable: prepared.parts[part].clone(), function, workgroups })
     };
-    prepared.functions.iter().zip(prepared.workgroups(layers, params.data)?).map(replaced).collect()
+    prepared
+        .functions
+        .iter()
+        .zip(prepared.workgroups(layers, params.data, device.info().format(params.format))?)
+        .map(replaced)
+        .collect()
 }
 
 /// A function that must be found in the code that runs.

@@ -247,8 +247,10 @@ impl Replay {
                 continue;
             }
             let device = &self.devices.devices()[op.cache as usize];
-            let found =
-                self.prepare(op, device).and_then(|prepared| prepared.workgroups(&layers, record.data));
+            let format = str::from_utf8(record.format).ok().and_then(|it| device.info().format(it));
+            let found = self
+                .prepare(op, device)
+                .and_then(|prepared| prepared.workgroups(&layers, record.data, format));
             needed[index] = found.map_err(|error| self.plan.locate(error, step.location))?;
         }
         self.plan.with_workgroups(&needed)

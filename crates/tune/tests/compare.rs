@@ -119,6 +119,24 @@ fn another_kernel_takes_the_place_of_the_captured_one() {
     }
 }
 
+/// Also from a file of its own. Its workgroups are those of the captured code, which nothing states.
+#[test]
+fn the_same_code_is_told_and_never_slower() {
+    let subject = subject(SQUARE, 1);
+    let mut executable = None;
+    for it in subject.plan.executables() {
+        if it.function_infos().iter().any(|info| info.name == SQUARE) {
+            executable = Some(it.data.to_vec());
+        }
+    }
+    let comparer = KernelComparer::new(subject).unwrap();
+    let same = comparer.compare(&Replacement::bytes(executable.unwrap()), &options(), &mut []).unwrap();
+    assert!(same.is_same_code && same.is_right(), "{same:?}");
+    assert_eq!((same.is_slower(), same.timings.len()), (Some(false), 1));
+    let other = comparer.compare(&kernels(0), &options(), &mut []).unwrap();
+    assert!(!other.is_same_code && other.is_right(), "{other:?}");
+}
+
 /// Other functions of the same file stay as they were captured.
 #[test]
 fn only_the_named_function_is_replaced() {
