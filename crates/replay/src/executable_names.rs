@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
-use rehal_base::{Context, Error, Result, listed, nearest};
+use rehal_base::{Context, Error, Result, glob, listed, nearest};
 use rehal_hal::{DeviceGroup, FunctionInfo};
 
 use crate::substitute::nothing_selected;
@@ -303,6 +303,47 @@ impl ExecutableNames {
         Ok(resolved)
     }
 
+    /// Selects by patterns with `*` and `?`, which may match several functions, and by parts of names that no
+    /// other function has, instead of the names that [`ExecutableNames::resolve`] has left as they are.
+    /// Executables count if no function matches. Names that match nothing stay as they are.
+    pub fn resolve_patterns(&self, substitutions: &mut Vec<Substitution>) -> Result<()> {
+        for it in std::mem::take(substitutions) {
+            let matched = match &it.selector {
+                Selector::Name(name) if self.unknown(std::slice::from_ref(&it)).is_some() => {
+                    self.matching(name)?
+                }
+                _ => BTreeSet::new(),
+            };
+            if matched.is_empty() {
+                substitutions.push(it);
+                continue;
+            }
+            let selecting = |meant| Substitution { selector: select(meant), ..it.clone() };
+            substitutions.extend(matched.into_iter().map(selecting));
+        }
+        Ok(())
+    }
+
+    /// What a pattern matches, or what has a part of its name that nothing else has.
+    fn matching(&self, wanted: &str) -> Result<BTreeSet<Named>> {
+        let is_pattern = wanted.contains(['*', '?']);
+        let matches = |name: &str| match is_pattern {
+            true => glob::matches(wanted, name),
+            false => !wanted.is_empty() && name.contains(wanted),
+        };
+        let matched = |meanings: &Meanings| -> BTreeSet<Named> {
+            meanings.iter().filter(|(name, _)| matches(name)).flat_map(|(_, it)| it.clone()).collect()
+        };
+        let mut found = matched(&self.functions);
+        if found.is_empty() {
+            found = matched(&self.executables);
+        }
+        if !is_pattern && found.len() > 1 {
+            one(wanted, &found)?;
+        }
+        Ok(found)
+    }
+
     /// The first selector that selects nothing, of those that [`ExecutableNames::resolve`] has returned.
     pub fn unknown<'s>(&self, substitutions: &'s [Substitution]) -> Option<&'s Selector> {
         let is_known = |selector: &Selector| match selector {
@@ -385,11 +426,18 @@ impl ResolvedSubstitutions {
                     resolved = names.resolve(substitutions);
                 }
                 // A replacement may be there because the captured executable cannot be prepared.
-                Err(error) if is_unknown => return resolved.and(Err(error)),
+                Err(error) if is_unknown => {
+                    let mut known = resolved.as_ref().map(|it| it.substitutions.clone()).unwrap_or_default();
+                    names.resolve_patterns(&mut known)?;
+                    if known.is_empty() || names.unknown(&known).is_some() {
+                        return resolved.and(Err(error));
+                    }
+                }
                 Err(_) => {}
             }
         }
         let mut resolved = resolved?;
+        names.resolve_patterns(&mut resolved.substitutions)?;
         if resolved.has_kernel_sources() {
             resolved.functions = CalledFunction::in_plan(plan);
         }
@@ -527,6 +575,36 @@ mod tests {
             let advice = names.advice(name);
             assert!(advice.starts_with(&format!("did you mean {meant}? it has ")), "{advice}");
         }
+    }
+
+    #[test]
+    fn functions_are_meant_by_patterns_and_by_unique_parts() {
+        let names = capture();
+        let resolved = |name: &str| {
+            let mut all = vec![Substitution::new(Selector::Name(name.into()), Replacement::file("x.so"))];
+            names
+                .resolve_patterns(&mut all)
+                .map(|()| all.into_iter().map(|it| it.selector).collect::<Vec<_>>())
+        };
+        let named = |names: &[&str]| names.iter().map(|it| Selector::Name((*it).into())).collect::<Vec<_>>();
+        for (wanted, meant) in [
+            ("*_1_mat*", vec![MATMUL]),
+            ("10_add", vec!["main_dispatch_10_add"]),
+            ("two_dispatch_?_*", vec!["two_dispatch_0_a", "two_dispatch_0_b"]),
+            // Nothing has these.
+            ("missing", vec!["missing"]),
+            ("x*", vec!["x*"]),
+            ("", vec![""]),
+            // An exact name is no part of others.
+            ("plain", vec!["plain"]),
+        ] {
+            assert_eq!(resolved(wanted).unwrap(), named(&meant), "{wanted}");
+        }
+        // Only the names of executables match.
+        assert_eq!(resolved("9_*").unwrap(), [Selector::Id(9)]);
+        let error = resolved("two_disp").unwrap_err();
+        let expected = "'two_disp' may be function 'two_dispatch_0_a' or function 'two_dispatch_0_b'";
+        assert_eq!(error.message(), expected);
     }
 
     #[test]

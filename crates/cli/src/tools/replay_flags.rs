@@ -54,7 +54,8 @@ pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
      source of a kernel in C or Rust (.c, .rs) or a dispatch as the compiler dumps it (.mlir), which is compiled first and replaces \
      only the functions that it has. \
      WHICH is the id of an executable (iree-dump-replay prints it; 31 or 0x1f), the name of one of its functions, of its \
-     dispatch, or its own name, with or without the prefixes of dumped files; or all. all=DIRECTORY takes each file for the \
+     dispatch, or its own name, with or without the prefixes of dumped files; a part of the name of one function, a pattern with * \
+     and ? for all that match; or all. all=DIRECTORY takes each file for the \
      executable of its name. With the name of a function, only that function is replaced; otherwise a compiled file must \
      have them all. FORMAT, such as embedded-elf-x86_64, is needed if it cannot be detected. The signature must match: \
      constants, bindings, parameters and workgroup sizes are compared before anything runs.",

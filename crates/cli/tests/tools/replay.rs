@@ -67,6 +67,8 @@ fn executables_are_substituted_by_id_by_name_and_all_at_once() {
         format!("all@embedded-elf-x86_64={elf}"),
         format!("add_dispatch_0_elementwise_4_f32={elf}"),
         format!("add_dispatch_0_elementwise_4_f32@embedded-elf-x86_64={elf}"),
+        format!("add_*_4_f32={elf}"),
+        format!("add_dispatch_0_elem={library}"),
         format!("4={library}"),
         format!("all@system-elf-x86_64={library}"),
     ] {
@@ -104,6 +106,15 @@ fn a_signature_mismatch_is_refused_before_the_first_dispatch() {
     let ran = run(&["iree-run-replay", &flag, &capture("add4.add.local-sync")]);
     assert!(ran.stderr.contains("executable 77 is not in the capture\n"), "{}", ran.stderr);
     assert!(ran.stderr.contains("\n  try: it has 4 (add_dispatch_0"), "{}", ran.stderr);
+    for (selector, expected) in [
+        ("_dispatch_0", "'_dispatch_0' may be function 'add_dispatch_0_elementwise_4_f32' or function 'mul_"),
+        ("ad_dispatch_0", "did you mean add_dispatch_0? it has add_dispatch_0_elementwise_4_f32"),
+        ("sub_*", "function or executable 'sub_*' is not in the capture"),
+    ] {
+        let flag = format!("--replay_executable_substitution={selector}={other}");
+        let ran = run(&["iree-run-replay", &flag, &capture("add4.add.local-sync")]);
+        assert!(ran.status == Some(1) && ran.stderr.contains(expected), "{selector}: {}", ran.stderr);
+    }
 }
 
 #[test]

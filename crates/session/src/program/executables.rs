@@ -227,6 +227,7 @@ pub fn substitute_executables(
         None => error,
     };
     let mut resolved = names.resolve(substitutions)?;
+    names.resolve_patterns(&mut resolved.substitutions)?;
     if let Some(selector) = names.unknown(&resolved.substitutions) {
         return Err(explained(unused(selector, &names)));
     }
@@ -567,6 +568,7 @@ fn resolve(
         resolved = known.resolve(&options.substitutions);
     }
     let mut resolved = resolved?;
+    known.resolve_patterns(&mut resolved.substitutions)?;
     if let Some(selector) = known.unknown(&resolved.substitutions) {
         return Err(unused(selector, &known));
     }

@@ -99,10 +99,14 @@ pub(super) fn compile_kernels(invocation: &Invocation, directory: &Path) -> Resu
         if !it.replacement.is_kernel_source() || libraries.iter().any(|(other, _)| *other == **source) {
             continue;
         }
-        let resolved = names.as_ref().and_then(|names| names.resolve(std::slice::from_ref(it)).ok());
-        let selector = resolved.and_then(|it| Some(it.substitutions.into_iter().next()?.selector));
+        let resolved = names.as_ref().and_then(|names| {
+            let mut resolved = names.resolve(std::slice::from_ref(it)).ok()?.substitutions;
+            names.resolve_patterns(&mut resolved).ok().map(|()| resolved)
+        });
+        let resolved = resolved.unwrap_or_else(|| vec![it.clone()]);
+        let selected = |it: &Substitution| CalledFunction::selected(&it.selector, &called);
         let mut options = CompilerOptions::default();
-        options.functions = CalledFunction::selected(selector.as_ref().unwrap_or(&it.selector), &called);
+        options.functions = resolved.iter().flat_map(selected).collect();
         let built = build_kernel(source, &options);
         let KernelLibrary { bytes, messages, .. } =
             built.context(|| format!("the substitute for {}", it.selector))?;
