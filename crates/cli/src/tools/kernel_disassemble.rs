@@ -1,5 +1,7 @@
 //! `rehal kernel disassemble`: prints the machine code of a function of a capture, a module or an executable.
 
+mod constants;
+
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::ops::ControlFlow;
@@ -12,10 +14,15 @@ use rehal_session::{
     ElfCode, FunctionCode, Job, KeptOutput, ModuleExecutable, ModuleMode, ModuleSource, ProgramModule,
     TemporaryDirectory, infer_format, spirv_functions,
 };
+use serde::Serialize;
 
+use self::constants::Constant;
+use super::report_format::{self, Format};
 use super::{function_flags, replay_flags};
 use crate::flags::{Flag, Group};
-use crate::output::{self, escaped};
+use crate::output::escaped;
+use crate::report::{Report, Subject};
+use crate::table::Layout;
 use crate::tool::RUNNER;
 use crate::{Invocation, Operands, Tool, captures, interrupts};
 
@@ -25,8 +32,8 @@ pub const KERNEL_DISASSEMBLE: Tool = Tool {
     verb: "kernel disassemble",
     summary: "prints the machine code of a kernel",
     about: "Prints addresses, bytes and instructions of a function of a capture, a module or an executable, with lines of its source if the \
-            executable has line tables, and, of a capture, the workgroup counts and constants with which it was dispatched. The \
-            disassembler is that of the system: OBJDUMP in the environment, else objdump or llvm-objdump; spirv-dis for SPIR-V.\n\n\
+            executable has line tables, and, of a capture, the workgroup counts and constants with which it was dispatched. Behind \
+            instructions of x86-64 that load constants of the code are their values. The disassembler is that of the system: OBJDUMP in the environment, else objdump or llvm-objdump; spirv-dis for SPIR-V.\n\n\
             Functions are found in the file's table of them: nothing of it runs.",
     operands: Operands::One { what: "capture, module or executable", form: "FILE --function=NAME" },
     groups: &[&DISASSEMBLY],
@@ -53,32 +60,30 @@ const EXECUTABLE: Flag<Option<u64>> = function_flags::executable_flag(
 
 const DISASSEMBLY: Group = Group {
     title: "Disassembly",
-    flags: &[&FUNCTION, &function_flags::DISPATCH, &EXECUTABLE, &replay_flags::RECOVER],
+    flags: &[&FUNCTION, &function_flags::DISPATCH, &EXECUTABLE, &replay_flags::RECOVER, &FORMAT],
 };
+
+const FORMAT: Flag<Format> = report_format::flag("text: what the disassembler prints. json: an object.");
 
 fn run(invocation: &Invocation) -> Result<()> {
     let path = invocation.operand();
     interrupts::handle();
     let file = MappedFile::open(&path).map_err(|error| error.advise(NAME_A_FILE))?;
     let wanted = invocation.flags.get(&FUNCTION);
-    match FileKind::from_head(file.bytes()) {
-        Some(FileKind::Capture) => of_capture(invocation, &path),
-        Some(FileKind::Module) => {
-            let functions = of_module(&path, invocation.flags.get(&EXECUTABLE))?;
-            output::print(&one(&functions, wanted.as_deref())?.disassembled()?)
-        }
-        Some(kind) if kind.is_code() => {
-            let functions = functions(None, file.bytes())?;
-            output::print(&one(&functions, wanted.as_deref())?.disassembled()?)
-        }
+    let functions = match FileKind::from_head(file.bytes()) {
+        Some(FileKind::Capture) => return of_capture(invocation, &path),
+        Some(FileKind::Module) => of_module(&path, invocation.flags.get(&EXECUTABLE))?,
+        Some(kind) if kind.is_code() => functions(None, file.bytes())?,
         _ => {
             let place = format!("'{}'", path.display());
             let error = FileKind::Capture.refuse_other(file.bytes(), &place).unwrap_or_else(|| {
                 Error::invalid_argument(format!("{place} is not a capture, a module or an executable"))
             });
-            Err(error.advise(NAME_A_FILE))
+            return Err(error.advise(NAME_A_FILE));
         }
-    }
+    };
+    let disassembled = one(&functions, wanted.as_deref())?.disassembled(Caller::default())?;
+    invocation.print(&disassembled, invocation.flags.get(&FORMAT), Subject::default())
 }
 
 const NAME_A_FILE: &str =
@@ -92,7 +97,7 @@ struct Function {
 
 enum Code {
     /// The image, and where the function is in it.
-    Native(Rc<[u8]>, FunctionCode),
+    Native(Rc<ElfCode>, FunctionCode),
     SpirV(Arc<[u32]>),
 }
 
@@ -106,11 +111,10 @@ fn functions(format: Option<&str>, data: &[u8]) -> Result<Vec<Function>> {
     if !format.ends_with(std::env::consts::ARCH) {
         return Err(other_architecture(format.trim_start_matches("embedded-elf-")));
     }
-    let ElfCode { image, functions } = ElfCode::read(data)?;
-    let image: Rc<[u8]> = image.into();
+    let elf = Rc::new(ElfCode::read(data)?);
     let function =
-        |it: FunctionCode| Function { name: it.name.clone(), code: Code::Native(image.clone(), it) };
-    Ok(functions.into_iter().map(function).collect())
+        |it: &FunctionCode| Function { name: it.name.clone(), code: Code::Native(elf.clone(), it.clone()) };
+    Ok(elf.functions.iter().map(function).collect())
 }
 
 /// The functions of the executables of a module, or of one of them. Those that are not for this machine are
@@ -152,8 +156,7 @@ fn of_capture(invocation: &Invocation, path: &Path) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     let function = function_flags::one(flags, &FUNCTION, &plan)?;
     let wanted = flags.get(&EXECUTABLE);
-    let (mut found, mut listed, mut omitted) = (None, String::new(), 0);
-    let mut count = 0;
+    let (mut found, mut dispatches, mut omitted) = (None, Vec::new(), 0);
     plan.distinct_dispatches(|it, _| {
         let is_meant = it.name == function.as_bytes() || function == format!("#{}", it.function);
         if !is_meant || wanted.is_some_and(|id| id != it.executable.id) {
@@ -163,30 +166,21 @@ fn of_capture(invocation: &Invocation, path: &Path) -> Result<()> {
         if (id, ordinal) != (it.executable.id, it.function) {
             return Ok(());
         }
-        count += 1;
-        if count > MAX_LISTED {
+        if dispatches.len() == MAX_LISTED {
             omitted += 1;
             return Ok(());
         }
-        let workgroups = match it.workgroup_count {
-            Some([x, y, z]) => format!("{x}x{y}x{z} workgroups"),
-            None => "workgroups counted in a buffer".into(),
-        };
-        let constants: Vec<_> = words(it.constants).iter().map(u32::to_string).collect();
-        let constants = match constants.is_empty() {
-            true => "no constants".into(),
-            false => format!("constants {}", constants.join(" ")),
-        };
-        let _ = writeln!(listed, "; record #{}: {workgroups}, {constants}", it.location.ordinal);
+        dispatches.push(Dispatch {
+            record: it.location.ordinal,
+            workgroup_count: it.workgroup_count,
+            constants: words(it.constants),
+        });
         Ok(())
     })?;
     let Some((id, ordinal)) = found else {
         let error = Error::not_found(format!("no dispatch of '{}' with that executable", escaped(&function)));
         return Err(error.advise("leave --executable out; rehal info lists executables and their functions"));
     };
-    if omitted > 0 {
-        let _ = writeln!(listed, "; more: {omitted}");
-    }
     let executable = plan.executables().find(|it| it.id == id);
     let executable =
         executable.ok_or_else(|| Error::not_found(format!("executable {id} is not in the capture")))?;
@@ -204,7 +198,105 @@ fn of_capture(invocation: &Invocation, path: &Path) -> Result<()> {
             .get(ordinal as usize)
             .ok_or_else(|| Error::not_found(format!("the executable has no function {ordinal}")))?,
     };
-    output::print(&format!("; executable {id}\n{listed}{}", function.disassembled()?))
+    let caller = Caller { executable: Some(id), dispatches, omitted_dispatches: omitted };
+    let disassembled = function.disassembled(caller)?;
+    let subject = Subject { capture: Some(capture.bytes()), devices: None };
+    invocation.print(&disassembled, flags.get(&FORMAT), subject)
+}
+
+/// A function as it is printed.
+#[derive(Serialize)]
+struct Disassembled {
+    function: String,
+    #[serde(flatten)]
+    caller: Caller,
+    /// The address in the image; null of SPIR-V.
+    address: Option<u64>,
+    /// Bytes of the function, or of the SPIR-V module.
+    length: u64,
+    /// Null of SPIR-V.
+    instructions: Option<Vec<Instruction>>,
+    /// What the disassembler prints.
+    lines: Vec<String>,
+}
+
+/// How a capture calls a function.
+#[derive(Default, Serialize)]
+struct Caller {
+    /// Null unless it is of a capture.
+    executable: Option<u64>,
+    dispatches: Vec<Dispatch>,
+    omitted_dispatches: u64,
+}
+
+#[derive(Serialize)]
+struct Dispatch {
+    record: u32,
+    /// Null if it is counted in a buffer.
+    workgroup_count: Option<[u32; 3]>,
+    constants: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct Instruction {
+    address: u64,
+    /// In hexadecimal.
+    bytes: String,
+    text: String,
+    /// The last line of the source before it, if the executable has line tables.
+    source: Option<String>,
+    constant: Option<Constant>,
+    /// The line that it is on.
+    #[serde(skip)]
+    line: usize,
+}
+
+impl Report for Disassembled {
+    const SCHEMA: &'static str = "rehal.kernel.disassemble/1";
+    const IS_ON_A_LINE: bool = false;
+
+    fn text(&self, _layout: Layout) -> String {
+        let mut text = String::new();
+        let Caller { executable, dispatches, omitted_dispatches } = &self.caller;
+        if let Some(executable) = executable {
+            let _ = writeln!(text, "; executable {executable}");
+        }
+        dispatches.iter().for_each(|it| text.push_str(&it.text()));
+        if *omitted_dispatches > 0 {
+            let _ = writeln!(text, "; more: {omitted_dispatches}");
+        }
+        let (function, length) = (escaped(&self.function), self.length);
+        let _ = match self.address {
+            Some(address) => writeln!(text, "; function {function}, {length} bytes at {address:#x}"),
+            None => writeln!(text, "; function {function}, in a SPIR-V module of {length} bytes"),
+        };
+        let constants =
+            self.instructions.iter().flatten().filter_map(|it| Some((it.line, it.constant.as_ref()?)));
+        let mut constants = constants.peekable();
+        for (index, line) in self.lines.iter().enumerate() {
+            text.push_str(line);
+            if let Some((_, constant)) = constants.next_if(|(line, _)| *line == index) {
+                text.extend(["  ", &constant.text()]);
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl Dispatch {
+    fn text(&self) -> String {
+        let workgroups = match self.workgroup_count {
+            Some([x, y, z]) => format!("{x}x{y}x{z} workgroups"),
+            None => "workgroups counted in a buffer".into(),
+        };
+        let constants: Vec<_> = self.constants.iter().map(u32::to_string).collect();
+        let constants = match constants.is_empty() {
+            true => "no constants".into(),
+            false => format!("constants {}", constants.join(" ")),
+        };
+        format!("; record #{}: {workgroups}, {constants}\n", self.record)
+    }
 }
 
 /// Numbers of 32 bits, little-endian.
@@ -242,12 +334,51 @@ fn one<'f>(functions: &'f [Function], wanted: Option<&str>) -> Result<&'f Functi
 }
 
 impl Function {
-    fn disassembled(&self) -> Result<String> {
-        match &self.code {
-            Code::Native(image, code) => objdump(image, code),
-            Code::SpirV(words) => spirv(&self.name, words),
+    fn disassembled(&self, caller: Caller) -> Result<Disassembled> {
+        let (address, length, instructions, lines) = match &self.code {
+            Code::Native(elf, code) => {
+                let lines = objdump(&elf.image, code)?;
+                let instructions = instructions(&lines, |address, length| elf.constant(address, length));
+                (Some(code.start), code.end - code.start, Some(instructions), lines)
+            }
+            Code::SpirV(words) => (None, 4 * words.len() as u64, None, spirv(words)?),
+        };
+        Ok(Disassembled { function: self.name.clone(), caller, address, length, instructions, lines })
+    }
+}
+
+/// The instructions of what a disassembler prints: an address and a colon, the bytes, and behind a tab the
+/// text. Other lines name the source. Bytes that do not fit a line are on the next, without a text.
+fn instructions<'b>(lines: &[String], read: impl Fn(u64, usize) -> Option<&'b [u8]>) -> Vec<Instruction> {
+    let (mut instructions, mut source) = (Vec::<Instruction>::new(), None);
+    for (index, line) in lines.iter().enumerate() {
+        let code = line
+            .trim_start()
+            .split_once(':')
+            .and_then(|(address, rest)| Some((u64::from_str_radix(address, 16).ok()?, rest.trim_start())));
+        let Some((address, rest)) = code else {
+            let of_source = line.trim_start_matches("; ");
+            if of_source
+                .rsplit_once(':')
+                .is_some_and(|(_, it)| it.starts_with(|it: char| it.is_ascii_digit()))
+            {
+                source = Some(of_source.to_owned());
+            }
+            continue;
+        };
+        let (bytes, text) = rest.split_once('\t').unwrap_or((rest, ""));
+        let bytes: String = bytes.split_whitespace().collect();
+        match instructions.last_mut() {
+            Some(last) if text.trim().is_empty() => last.bytes.push_str(&bytes),
+            _ => {
+                let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+                let constant = Constant::loaded(&text, &read);
+                let source = source.clone();
+                instructions.push(Instruction { address, bytes, text, source, constant, line: index });
+            }
         }
     }
+    instructions
 }
 
 /// Calls a function with a temporary file that has these bytes.
@@ -260,8 +391,8 @@ fn with_file<T>(bytes: &[u8], run: impl FnOnce(OsString) -> Result<T>) -> Result
     run(file.into())
 }
 
-/// The instructions of a function, by the system's disassembler.
-fn objdump(image: &[u8], function: &FunctionCode) -> Result<String> {
+/// The lines of a function, by the system's disassembler.
+fn objdump(image: &[u8], function: &FunctionCode) -> Result<Vec<String>> {
     let arguments = [
         "--disassemble".to_string(),
         "--line-numbers".into(),
@@ -278,28 +409,18 @@ fn objdump(image: &[u8], function: &FunctionCode) -> Result<String> {
     })?;
     // Before it are the name of the file and of the section.
     let code = text.lines().skip_while(|line| !line.starts_with("Disassembly of")).skip(1);
-    let mut printed = format!(
-        "; function {}, {} bytes at {:#x}\n",
-        escaped(&function.name),
-        function.end - function.start,
-        function.start
-    );
     // The label is of the nearest symbol, which seldom is that of the function.
     let is_label = |line: &str| line.starts_with(|it: char| it.is_ascii_hexdigit()) && line.ends_with(">:");
-    for line in code.filter(|line| !line.trim().is_empty() && !is_label(line)) {
-        printed.push_str(line);
-        printed.push('\n');
-    }
-    Ok(printed)
+    Ok(code.filter(|line| !line.trim().is_empty() && !is_label(line)).map(str::to_owned).collect())
 }
 
-/// The instructions of a SPIR-V module, of which a function is an entry point.
-fn spirv(name: &str, words: &[u32]) -> Result<String> {
+/// The lines of a SPIR-V module, of which a function is an entry point.
+fn spirv(words: &[u32]) -> Result<Vec<String>> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let text = with_file(&bytes, |file| {
         print_of(&["spirv-dis".into()], vec!["--no-color".into(), file], "install SPIRV-Tools")
     })?;
-    Ok(format!("; function {}, in a SPIR-V module of {} bytes\n{text}", escaped(name), bytes.len()))
+    Ok(text.lines().map(str::to_owned).collect())
 }
 
 /// What the first of these programs that exists prints.

@@ -1,5 +1,7 @@
 //! `rehal kernel disassemble`: instructions of a function of a capture or an executable.
 
+use serde_json::Value;
+
 use crate::common::{Scratch, capture, command, fail, fixture, print, ran, write_kernel};
 
 const TOOL: [&str; 3] = ["rehal", "kernel", "disassemble"];
@@ -30,6 +32,48 @@ fn a_function_of_a_capture_has_constants_and_ends_with_a_return() {
 fn each_dispatch_of_a_capture_has_its_constants() {
     let text = disassembled(&[&capture("dynamic.rows.local-sync"), "--dispatch=30"]);
     assert!(text.contains("\n; record #30: 1x1x1 workgroups, constants 21 0 21 0\n"), "{text}");
+}
+
+/// The numbers are those that the compiler puts into a reduction of 8x10 elements: indices of lanes, and 0.
+#[test]
+fn constants_that_code_loads_are_shown() {
+    let path = capture("mlp.x86_64_v3.local-sync");
+    let text = disassembled(&["--function=dispatch_4", &path]);
+    let line = |what: &str| text.lines().find(|it| it.contains(what)).unwrap_or_else(|| panic!("{text}"));
+    assert!(
+        line("vmovdqa ymm0,YMMWORD PTR [rip+").contains("  ; bits 0x00000000 0x00000001 0x00000002 "),
+        "{text}"
+    );
+    let broadcast = line("vbroadcastss ymm1,DWORD PTR [rip+").split_once("  ; f32 ").unwrap().1.to_owned();
+    let json = disassembled(&["--function=dispatch_4", "--format=json", &path]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["header"]["schema"], "rehal.kernel.disassemble/1");
+    assert_eq!((&json["executable"], &json["dispatches"][0]["record"]), (&4.into(), &29.into()));
+    assert_eq!(json["function"], "mlp_dispatch_4_reduction_8x10_f32");
+    let all = json["instructions"].as_array().unwrap();
+    assert_eq!(
+        all.len(),
+        instructions(&text).len() - all.iter().filter(|it| it["bytes"].as_str().unwrap().len() > 14).count()
+    );
+    let bytes: usize = all.iter().map(|it| it["bytes"].as_str().unwrap().len() / 2).sum();
+    assert_eq!(json["length"], bytes);
+    let load =
+        all.iter().find(|it| it["text"].as_str().unwrap().starts_with("vbroadcastss ymm1,DWORD")).unwrap();
+    let constant = &load["constant"];
+    assert_eq!((&constant["type"], &constant["values"]), (&"f32".into(), &serde_json::json!([broadcast])));
+    // Another disassembler says the same.
+    let llvm = command("rehal")
+        .args(&TOOL[1..])
+        .args(["--function=dispatch_4", &path])
+        .env("OBJDUMP", "llvm-objdump")
+        .output();
+    let llvm = ran(llvm.unwrap());
+    if llvm.status == Some(0) {
+        let of_llvm: Vec<_> =
+            llvm.stdout.lines().filter_map(|it| it.split_once("  ; ")).map(|it| it.1).collect();
+        let of_gnu: Vec<_> = text.lines().filter_map(|it| it.split_once("  ; ")).map(|it| it.1).collect();
+        assert_eq!(of_llvm, of_gnu);
+    }
 }
 
 #[test]

@@ -1,3 +1,6 @@
+use object::elf::PF_W;
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object, ObjectSegment, SegmentFlags};
 use rehal_base::{Error, Result};
 use rehal_hal::FunctionInfo;
 
@@ -44,5 +47,14 @@ impl ElfCode {
         };
         let functions = functions.into_iter().zip(&addresses).map(function).collect::<Result<_>>()?;
         Ok(Self { functions, image: image.to_vec() })
+    }
+
+    /// Bytes at an image-relative address, if they are in a segment that is not writable.
+    pub fn constant(&self, address: u64, length: usize) -> Option<&[u8]> {
+        let file = ElfFile64::<LittleEndian>::parse(&*self.image).ok()?;
+        let is_writable =
+            |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(PF_W));
+        let mut segments = file.segments().filter(|it| !is_writable(it.flags()));
+        segments.find_map(|it| it.data_range(address, length as u64).ok().flatten())
     }
 }
