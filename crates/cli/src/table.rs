@@ -32,6 +32,12 @@ impl Layout {
     /// A pipe or a file.
     pub(crate) const PIPE: Self = Self { width: None };
 
+    /// A terminal of so many columns.
+    #[cfg(test)]
+    pub(crate) fn of_width(width: usize) -> Self {
+        Self { width: Some(width) }
+    }
+
     /// The layout of standard output.
     pub(crate) fn for_stdout() -> Self {
         if !stdout().is_terminal() {
@@ -40,6 +46,11 @@ impl Layout {
         let size = rustix::termios::tcgetwinsize(stdout()).map_or(0, |size| size.ws_col.into());
         // Some terminals do not know their size.
         Self { width: Some(if size == 0 { usize::MAX } else { size }) }
+    }
+
+    /// Whether lines are wrapped.
+    pub(crate) fn is_terminal(self) -> bool {
+        self.width.is_some()
     }
 
     /// Sentences, one a line, with lines broken at spaces if they do not fit. What follows a break is
@@ -410,7 +421,7 @@ mod tests {
     }
 
     fn terminal(width: usize) -> Layout {
-        Layout { width: Some(width) }
+        Layout::of_width(width)
     }
 
     #[test]

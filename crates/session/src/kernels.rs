@@ -417,6 +417,9 @@ pub struct FunctionCost {
     pub dispatches: u64,
     /// The bytes that are bound to them: each once for a dispatch.
     pub bound_bytes: u64,
+    /// The records that dispatch it, each with the most bytes that it binds.
+    #[serde(skip)]
+    pub records: Vec<(u32, u64)>,
 }
 
 /// What the functions of a plan cost, without running it, in the order in which they are first dispatched.
@@ -429,11 +432,16 @@ pub fn function_costs(plan: &Plan) -> Result<Vec<FunctionCost>> {
         };
         let index = *indices.entry(name.clone()).or_insert(costs.len());
         if index == costs.len() {
-            costs.push(FunctionCost { name, dispatches: 0, bound_bytes: 0 });
+            costs.push(FunctionCost { name, dispatches: 0, bound_bytes: 0, records: Vec::new() });
         }
         let range = |it: &PlannedBinding| (it.buffer_id, Range { offset: it.offset, length: it.length });
         let bytes = distinct_bytes(it.bindings.iter().map(range));
         costs[index].dispatches += count;
+        let record = it.location.ordinal;
+        match costs[index].records.last_mut() {
+            Some((last, most)) if *last == record => *most = bytes.max(*most),
+            _ => costs[index].records.push((record, bytes)),
+        }
         costs[index].bound_bytes = costs[index].bound_bytes.saturating_add(bytes.saturating_mul(count));
         Ok(())
     })?;

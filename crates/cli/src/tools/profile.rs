@@ -8,6 +8,7 @@ use rehal_session::{ProfileFile, ProfileTear, Report, ReportFormat, ReportOption
 
 use crate::flags::{Access, Effect, Flag, Group, text};
 use crate::output_file::OutputFile;
+use crate::table::Layout;
 use crate::{Invocation, Operands, Tool, output};
 
 /// See the [module](self).
@@ -142,6 +143,7 @@ const REPORT: Group = Group {
 /// The profile, the report, and where it goes.
 struct Options {
     path: PathBuf,
+    format: ReportFormat,
     report: ReportOptions,
     /// Where an export is written; reports are printed.
     output: Option<OutputFile>,
@@ -173,6 +175,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
     print(&Options {
         path,
+        format: flags.get(&FORMAT),
         report: ReportOptions::default()
             .report(report)
             .format(flags.get(&FORMAT))
@@ -214,6 +217,14 @@ fn print(options: &Options) -> Result<()> {
     match &options.output {
         Some(output) => output.write(|sink| profile.print(&options.report, sink)),
         None => {
+            let layout = Layout::for_stdout();
+            let is_text = matches!(options.format, ReportFormat::Text);
+            if is_text && layout.is_terminal() {
+                // Lines of a terminal end at its width, and those of a pipe are for programs.
+                let mut text = Vec::new();
+                profile.print(&options.report, &mut text)?;
+                return output::print(&layout.wrap(&String::from_utf8_lossy(&text)));
+            }
             let reader_left = output::ReaderLeft::default();
             let printed = profile.print(&options.report, &mut output::stdout_for(&reader_left)?);
             // A closed pipe is not an error.

@@ -4,7 +4,7 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use crate::browser::{Browser, Scheme, WIDTH};
-use crate::common::{Scratch, capture, fail, print, run};
+use crate::common::{Scratch, capture, fail, fixture, print, run};
 use rehal_profile::layout::{self, NONE};
 use rehal_profile::{QueueEventType, RecordFields, Row, Writer, rows};
 
@@ -443,7 +443,17 @@ fn a_capture_is_drawn_with_its_graph_and_contents() {
          .map((row) => [...row.children].map((cell) => cell.textContent).join()).sort()[0]",
     );
     // The first of five: 1024, 6144 and 3072 bytes are bound.
-    assert_eq!(functions, "5|0_matmul_8x48x32_f32,1,1,20.0 %,1,10 KiB,10 KiB,8×48×32");
+    assert_eq!(functions, "5|0_matmul_8x48x32_f32,1,1,32.7 %,1,10 KiB,10 KiB,8×48×32");
+    // The record of a dispatch has what it binds, and a name as short as that of its function.
+    let first = first_row(&mut browser);
+    assert_eq!(first.last().map(String::as_str), Some("10 KiB"), "{first:?}");
+    assert!(first.contains(&"0_matmul_8x48x32_f32".to_owned()), "{first:?}");
+    let summary = browser.value("document.getElementById('findings').textContent");
+    let summary = summary.as_str().unwrap();
+    assert!(
+        summary.starts_with("mlp_dispatch_") && summary.contains(" of the bytes of all dispatches, "),
+        "{summary}"
+    );
     let prefix = browser.value("document.getElementById('prefix').textContent");
     assert_eq!(prefix, "Names are without what all begin with: mlp_dispatch_");
     let titles = browser.value("[...document.querySelectorAll('#contents h3')].map((it) => it.textContent)");
@@ -539,6 +549,33 @@ fn a_profile_of_a_replay_is_drawn_with_its_graph_and_a_summary() {
         )
     );
     browser.assert_quiet();
+}
+
+/// Tables scroll within the page.
+#[test]
+fn nothing_overflows_a_page_of_390_pixels() {
+    let scratch = Scratch::new();
+    for file in [capture("mlp.mlp.local-task"), fixture("profiles/mlp.local-task.ireeprof")] {
+        let mut browser = open(&page(&scratch, &file));
+        browser.resize(390);
+        browser.screenshot("narrow");
+        let widths = browser.value(
+            "[document.documentElement.scrollWidth, ...[...document.querySelectorAll('body *')]\
+             .filter((it) => !it.closest('.table .head, .table .body, #tooltip, canvas') && it.getBoundingClientRect().right > 390.5)\
+             .map((it) => `${it.tagName} ${it.id} ${it.className}`)]",
+        );
+        assert_eq!(widths, serde_json::json!([390]), "{file}");
+        let tables = browser.value(
+            "[...document.querySelectorAll('.table')].filter((it) => it.clientWidth > 0).map((it) =>\
+             it.querySelector('.body').getBoundingClientRect().width - it.clientWidth > it.scrollWidth - it.clientWidth + 1)",
+        );
+        assert!(tables.as_array().unwrap().iter().all(|it| it == false), "{tables}");
+        let scrolls = browser.number(
+            "(() => { const it = document.querySelector('#dispatches-table .table'); it.scrollLeft = 10000; return it.scrollLeft; })()",
+        );
+        assert!(scrolls > 100.0, "{scrolls}");
+        browser.assert_quiet();
+    }
 }
 
 #[test]

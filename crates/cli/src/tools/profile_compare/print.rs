@@ -28,7 +28,7 @@ fn text(comparison: &Comparison, layout: Layout) -> String {
     text.push_str(&counts(comparison));
     let _ = writeln!(text, "all     {}", weight(comparison, comparison.total_ns()));
     if changes.is_empty() {
-        return text;
+        return layout.wrap(&text);
     }
     let has_counts = !comparison.has_common_counts();
     if has_counts {
@@ -39,22 +39,20 @@ fn text(comparison: &Comparison, layout: Layout) -> String {
     }
     let mut columns = vec![Column::right("of all")];
     if has_counts {
-        columns.extend([Column::right("by number").optional(4), Column::right("by mean").optional(4)]);
+        columns.extend([Column::right("by number").optional(5), Column::right("by mean").optional(5)]);
     }
     columns.extend([
         Column::right("change"),
+        Column::right("interval").optional(1),
         Column::right("verdict"),
-        Column::right("before").optional(3),
-        Column::right("after").optional(2),
-        Column::right("dispatches").optional(1),
+        Column::right("before").optional(4),
+        Column::right("after").optional(3),
+        Column::right("dispatches").optional(2),
         Column::names("function"),
     ]);
     let mut table = Table::new("", columns);
     changes.iter().for_each(|change| table.row(row(comparison, change, has_counts)));
-    text.push('\n');
-    text.push_str(&table.text(layout));
-    text.push_str(&notes(changes));
-    text
+    layout.wrap(&text) + "\n" + &table.text(layout) + &layout.wrap(&notes(changes))
 }
 
 /// What was done about different numbers of dispatches.
@@ -125,13 +123,10 @@ fn row(comparison: &Comparison, change: &Change, has_counts: bool) -> Vec<String
         }
     };
     let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
-    let ratio = match (change.ratio, change.ratio_interval) {
-        (Some(ratio), Some(Interval { low, high })) => {
-            format!("{} ({:+.1} to {:+.1})", percent(ratio), (low - 1.0) * 100.0, (high - 1.0) * 100.0)
-        }
-        (Some(ratio), None) => percent(ratio),
-        (None, _) => "-".into(),
-    };
+    let ratio = change.ratio.map_or_else(|| "-".into(), percent);
+    let interval = change.ratio_interval.map_or_else(String::new, |Interval { low, high }| {
+        format!("{:+.1} to {:+.1} %", (low - 1.0) * 100.0, (high - 1.0) * 100.0)
+    });
     let name = match change.timed_by {
         rehal_session::TimedBy::Host => change.name.clone(),
         rehal_session::TimedBy::Device => format!("{} (device)", change.name),
@@ -142,6 +137,7 @@ fn row(comparison: &Comparison, change: &Change, has_counts: bool) -> Vec<String
     }
     cells.extend([
         ratio,
+        interval,
         change.verdict().name().into(),
         mean(change.before),
         mean(change.after),
@@ -387,6 +383,29 @@ mod tests {
             "counts  the numbers of dispatches of some functions differ: what they changed is apart\n";
         assert!(renamed.contains(counts), "{renamed}");
         assert_eq!([2.0, 1.8036, 0.3333333].map(factor), ["2", "1.8036", "0.3333"]);
+    }
+
+    #[test]
+    fn a_terminal_of_80_columns_is_wide_enough() {
+        let function = |index: u32, times_ns: [f64; 3]| FunctionTimes {
+            name: format!("Model from PaddlePaddle.$async_dispatch_{index}_conv_320x320x24x2x2_f32"),
+            timed_by: TimedBy::Host,
+            thread_time_ns: 60.0,
+            times_ns: times_ns.repeat(40),
+        };
+        let side = |path: &str, factor: f64| {
+            let functions = (0..9).map(|it| function(it, [1.1e7, 1e7, 1.2e7].map(|ns| ns * factor)));
+            Side::new(
+                format!("/a/directory/with/a/long/name/of/profiles/{path}.ireeprof"),
+                functions.collect(),
+            )
+        };
+        let after = side("after", 123.4);
+        let comparison = Comparison::from_sides(side("before", 1.0), after);
+        let text = text(&comparison, Layout::of_width(80));
+        let long = text.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(long, None, "{text}");
+        assert!(text.contains("  +12240.0 %  ") && text.contains("  slower  '*_3_conv"), "{text}");
     }
 
     #[test]

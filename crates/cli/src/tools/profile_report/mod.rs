@@ -7,6 +7,7 @@
 mod data;
 mod page;
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -136,7 +137,7 @@ fn capture(options: &Options) -> Result<()> {
     let capture = captures::open(&options.path, &captures::options(true))?;
     captures::note_recovered(&capture)?;
     let survey = capture.survey_with(&mut Progress::new("reading").teller())?;
-    let shown = capture.activity(options.max_events, &mut Progress::new("reading").teller())?;
+    let mut shown = capture.activity(options.max_events, &mut Progress::new("reading").teller())?;
     let mut notes = Vec::new();
     if let Some(tear) = capture.tear() {
         notes.push(format!(
@@ -161,6 +162,11 @@ fn capture(options: &Options) -> Result<()> {
         notes.push(format!("What functions bind is unknown: {}.", error.message()));
         Vec::new()
     });
+    let bound: HashMap<_, _> = costs.iter().flat_map(|it| &it.records).copied().collect();
+    let dispatches = shown.activity.events.iter_mut().filter(|it| it.function != u32::MAX);
+    for event in dispatches {
+        event.bytes = u32::try_from(event.id).ok().and_then(|it| bound.get(&it)).copied().unwrap_or(0);
+    }
     let costs = serde_json::to_value(costs).expect("a cost has text keys only");
     let contents = serde_json::to_value(info::Contents::from_survey(&options.path, &capture, &survey))
         .expect("a summary has text keys only");

@@ -48,11 +48,16 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log", "Network"] {
             this.call(&format!("{domain}.enable"), json!({}));
         }
-        let metrics = json!({ "width": WIDTH, "height": 900, "deviceScaleFactor": 1, "mobile": false });
-        this.call("Emulation.setDeviceMetricsOverride", metrics);
+        this.resize(WIDTH);
         this.set_scheme(scheme);
         this.show(page);
         this
+    }
+
+    /// Makes the page so many pixels wide.
+    pub fn resize(&mut self, width: u32) {
+        let metrics = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", metrics);
     }
 
     /// Opens another page, or the same file again.

@@ -100,6 +100,9 @@ function warnOfSingles(rows) {
   byId("functions-table").before(element("p", text, { class: "hint", id: "singles" }));
 }
 
+/// What functions cost, as far as a capture says it, by name.
+const costOf = new Map((data.costs ?? []).map((cost) => [cost.name, cost]));
+
 /// Functions: how often and how long. Those of one name are one, since each iteration of a benchmark may load its executable again.
 function functionTable() {
   const groups = new Map();
@@ -138,15 +141,15 @@ function functionTable() {
   }
   // A dispatch may be timed by both the host and the device.
   const wholes = { host: 0, device: 0 };
-  for (const row of rows) wholes[row.timedBy] += isTimed ? row.total : row.executed;
   const name = (row) => names[events.name[rows[row].event]];
   const shortName = (row) => element("span", shortNames[events.name[rows[row].event]], { title: name(row) });
   const shapes = rows.map((row) => shapeOf(names[events.name[row.event]]));
-  const costs = new Map((data.costs ?? []).map((cost) => [cost.name, cost]));
-  const cost = (row) => costs.get(name(row));
-  const largest = rows.reduce((most, row) => Math.max(most, isTimed ? row.total : row.executed), 0) || 1;
+  const cost = (row) => costOf.get(name(row));
+  const weight = (row) => (isTimed ? rows[row].total : (cost(row)?.bound_bytes ?? rows[row].executed));
+  rows.forEach((row, index) => { wholes[row.timedBy] += weight(index); });
+  const largest = rows.reduce((most, _, index) => Math.max(most, weight(index)), 0) || 1;
   const share = (row) => {
-    const part = isTimed ? rows[row].total : rows[row].executed;
+    const part = weight(row);
     const made = element("span", "", { class: "share" });
     const bar = element("i");
     bar.style.width = `${Math.max(1, (part / largest) * 70)}px`;
@@ -177,9 +180,9 @@ function functionTable() {
   const recordedColumns = () => [
     { title: "Recorded", value: (row) => rows[row].count, text: (row) => count(rows[row].count) },
     { title: "Executed", value: (row) => rows[row].executed, text: (row) => count(rows[row].executed) },
-    { title: "Share", value: (row) => rows[row].executed, text: share, width: "150px" },
+    { title: costOf.size > 0 ? "Share of bytes" : "Share", value: weight, text: share, width: "150px" },
     { title: "Workgroups", value: (row) => rows[row].workgroups, text: (row) => count(rows[row].workgroups) },
-    ...(costs.size > 0 ? [{
+    ...(costOf.size > 0 ? [{
       title: "Bytes bound",
       value: (row) => cost(row)?.bound_bytes ?? null,
       text: (row) => (cost(row) ? bytes(cost(row).bound_bytes) : null),
@@ -201,7 +204,7 @@ function functionTable() {
     columns,
     count: rows.length,
     height: 10,
-    sort: { index: isTimed ? 3 : 2, descending: true },
+    sort: { index: 3, descending: true },
     empty: NO_DISPATCHES,
     onPick: (row) => {
       const filter = byId("filter");
@@ -229,7 +232,12 @@ function dispatchTable() {
   });
   const columns = [
     { title: isTimed ? "Event" : "Record", value: (event) => events.id[event], text: (event) => String(events.id[event]), width: "80px" },
-    { title: "Name", value: (event) => names[events.name[event]], isText: true },
+    {
+      title: "Name",
+      value: (event) => names[events.name[event]],
+      text: (event) => element("span", shortNames[events.name[event]], { title: names[events.name[event]] }),
+      isText: true,
+    },
     ...(isTimed ? [time("Start", events.start), time("Duration", events.duration)] : []),
     { title: "Track", value: (event) => tracks[events.track[event]].label, isText: true, width: "minmax(120px, 2fr)" },
     ...(isTimed ? [id("Submission", events.submission, "102px")] : []),
@@ -241,7 +249,10 @@ function dispatchTable() {
     { title: "Workgroups", width: "112px", value: (event) => (isDispatch(event) ? workgroups(event) : null), text: (event) => (isDispatch(event) ? triple("workgroup_count", event) : null) },
     ...(isTimed
       ? [{ title: "Tiles", width: "72px", value: (event) => events.tiles[event], text: (event) => (Number(events.tiles[event]) ? count(events.tiles[event]) : null) }]
-      : [{ title: "Executions", width: "104px", value: (event) => (isDispatch(event) ? events.operations[event] : null) }]),
+      : [
+        { title: "Executions", width: "104px", value: (event) => (isDispatch(event) ? events.operations[event] : null) },
+        { title: "Bytes bound", width: "112px", value: (event) => (isDispatch(event) ? events.bytes[event] : null), text: (event) => (isDispatch(event) && costOf.size > 0 ? bytes(events.bytes[event]) : null) },
+      ]),
   ];
   return new Table(byId("dispatches-table"), {
     label: "dispatches",
@@ -276,8 +287,8 @@ function drawDispatches() {
 }
 
 function drawSummary() {
-  if (!isTimed) byId("summary").remove();
-  else if (!showFindings(functions?.groups ?? [])) {
+  if (!isTimed && !showCosts(functions?.groups ?? [])) byId("summary").remove();
+  else if (isTimed && !showFindings(functions?.groups ?? [])) {
     replaceSection("summary", functions?.groups.length ? "No dispatch has a time." : NO_DISPATCHES);
   }
 }

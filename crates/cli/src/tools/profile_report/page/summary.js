@@ -25,19 +25,37 @@ function gapsBetweenDispatches(timedBy) {
   return [...clocks.values()];
 }
 
+/// Adds a sentence to the summary, and a button if something can be shown.
+function say(text, title, show) {
+  const item = element("li", `${text} `);
+  if (show) {
+    const button = element("button", title, { type: "button" });
+    button.addEventListener("click", show);
+    item.append(button);
+  }
+  byId("findings").append(item);
+}
+
+const percent = (part, whole) => `${((part / whole) * 100).toFixed(1)}\u00a0%`;
+const sum = (list, value) => list.reduce((all, it) => all + value(it), 0);
+
+/// Fills the summary of a capture, which has no times: what its functions bind. Returns whether there is anything to say.
+function showCosts(groups) {
+  const ranked = [...costOf.values()].filter((it) => it.bound_bytes > 0).sort((a, b) => b.bound_bytes - a.bound_bytes);
+  if (ranked.length === 0) return false;
+  const [top] = ranked;
+  const whole = sum(ranked, (it) => it.bound_bytes);
+  const three = ranked.length > 3 ? `; the first three functions bind ${percent(sum(ranked.slice(0, 3), (it) => it.bound_bytes), whole)}` : "";
+  const group = groups.find((it) => names[events.name[it.event]] === top.name);
+  say(
+    `${top.name} binds ${percent(top.bound_bytes, whole)} of the bytes of all dispatches, ${bytes(top.bound_bytes)} in ${plural(top.dispatches, "dispatch")}${three}. How long they take, rehal kernels measures.`,
+    "Show one", group && (() => select(group.event, "table")),
+  );
+  return true;
+}
+
 /// Fills the summary; `groups` are the functions. Returns whether there is anything to say.
 function showFindings(groups) {
-  const say = (text, title, show) => {
-    const item = element("li", `${text} `);
-    if (show) {
-      const button = element("button", title, { type: "button" });
-      button.addEventListener("click", show);
-      item.append(button);
-    }
-    byId("findings").append(item);
-  };
-  const percent = (part, whole) => `${((part / whole) * 100).toFixed(1)}\u00a0%`;
-  const sum = (list, value) => list.reduce((all, it) => all + value(it), 0);
   // A dispatch may be timed by both.
   const clock = groups.some((it) => it.timedBy === "device" && it.total > 0) ? "device" : "host";
   const ranked = groups.filter((it) => it.total > 0 && it.timedBy === clock).sort((a, b) => b.total - a.total);

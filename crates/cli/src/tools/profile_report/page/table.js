@@ -25,6 +25,8 @@ class Table {
     const headRow = element("div", "", { class: "row", role: "row" });
     headRow.style.gridTemplateColumns = widths;
     this.widths = widths;
+    // Where the page is narrower, the table scrolls sideways.
+    const least = columns.reduce((all, it) => all + parseInt((it.width ?? (it.isText ? "120" : "72")).replace("minmax(", ""), 10), 0);
     columns.forEach((it, index) => {
       const cell = element("div", "", { role: "columnheader", class: it.isText ? "" : "number" });
       const button = element("button", it.title, { type: "button" });
@@ -40,6 +42,7 @@ class Table {
     this.body.addEventListener("scroll", () => this.redraw());
     this.body.addEventListener("keydown", (event) => this.keyDown(event));
     new ResizeObserver(() => this.redraw()).observe(this.body);
+    head.style.minWidth = this.body.style.minWidth = `${least + 16}px`;
     this.root.append(head, this.body);
     root.replaceChildren(this.root);
     this.arrange();

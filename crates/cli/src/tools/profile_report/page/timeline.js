@@ -1,6 +1,6 @@
 // The timeline: tracks, their lanes, and the events in them.
 
-const GUTTER = 200;
+const GUTTER = Math.min(200, Math.floor(document.documentElement.clientWidth / 3));
 const AXIS_HEIGHT = 24;
 const LANE_HEIGHT = 18;
 const GROUP_HEIGHT = 22;
