@@ -53,6 +53,7 @@ mod record_table;
 mod records;
 mod reports;
 mod scope_timer;
+mod static_memory;
 mod survey;
 mod verdict;
 mod written_bindings;
@@ -101,6 +102,7 @@ pub use record_table::{RecordTable, TextColumn, record_table};
 pub use records::{DispatchRow, RecordCheck, RecordFilter, RecordRow, Records};
 pub use reports::{ComparisonReport, DiffReport, Findings, Rows, VerifyReport, cache_name};
 pub use scope_timer::{ScopeTimer, dispatch_scope, find_scope};
+pub use static_memory::StaticMemoryWatch;
 pub use survey::{
     ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,
     RecordKind, ScopeSurvey, Survey, SurveyedBytes,
@@ -178,8 +180,8 @@ pub use rehal_tune::{
 pub use rehal_tune::{
     Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,
     HistogramBin, InferredType, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary,
-    OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, Tolerance, TypeSource, Unmatched, Verification,
-    VerifyOptions, VerifySides, capture_digest, type_in_name, verify_against, verify_captures,
+    OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, StaticWrite, Tolerance, TypeSource, Unmatched,
+    Verification, VerifyOptions, VerifySides, capture_digest, type_in_name, verify_against, verify_captures,
     verify_elements, verify_lockstep, watch_memory,
 };
 pub use rehal_tune::{

@@ -87,7 +87,7 @@ pub use search::{
 };
 pub use tolerance::{ElementTypeRule, Tolerance};
 pub use verify::{
-    Difference, DispatchPlace, InferredType, OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, TypeSource,
-    Unmatched, Verification, VerifyOptions, VerifySides, verify_against, verify_captures, verify_elements,
-    verify_lockstep, watch_memory,
+    Difference, DispatchPlace, InferredType, OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, StaticWrite,
+    TypeSource, Unmatched, Verification, VerifyOptions, VerifySides, verify_against, verify_captures,
+    verify_elements, verify_lockstep, watch_memory,
 };

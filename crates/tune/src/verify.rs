@@ -32,6 +32,7 @@ pub use lockstep::{verify_captures, verify_lockstep};
 pub use watch::{OutOfBoundsWrite, REDZONE_BYTES, watch_memory};
 
 use rehal_base::{ElementType, Range, Remedy};
+use rehal_bench::Pulse;
 use rehal_replay::{HostRead, Observer, Operation};
 use serde::Serialize;
 
@@ -54,6 +55,9 @@ pub struct VerifyOptions {
     pub max_elements: usize,
     /// Maximum number of differences in a [`Verification`].
     pub max_differences: usize,
+    /// Called after each dispatch and host read. If it ends the verification, the outcome is of what was
+    /// compared, and says so.
+    pub pulse: Pulse,
 }
 
 impl Default for VerifyOptions {
@@ -64,6 +68,7 @@ impl Default for VerifyOptions {
             keep_going: false,
             max_elements: 8,
             max_differences: 100,
+            pulse: Pulse::default(),
         }
     }
 }
@@ -105,6 +110,14 @@ pub struct Verification {
     ///
     /// [`WorkgroupSchedule::Reversed`]: rehal_hal::WorkgroupSchedule::Reversed
     pub depends_on_order: bool,
+    /// [`VerifyOptions::pulse`] has ended it.
+    pub is_interrupted: bool,
+    /// Two replays of the verified code, with the same contents of new memory, differ, and these are the
+    /// differences: its workgroups race, or it uses a clock or the like. Set by the caller.
+    pub is_race: bool,
+    /// The functions of the verified code that change static variables. Set by the caller, who can look at
+    /// code.
+    pub static_writes: Vec<StaticWrite>,
     /// The expected bytes are those of a replay with the captured executables, which agrees with the ledger.
     pub is_with_captured: bool,
     /// Length of the longest range that differs and of which only digests of the expected bytes are known; 0
@@ -132,6 +145,17 @@ pub struct Verification {
     pub unused_tolerances: Vec<Tolerance>,
     /// The functions that something was tolerated of by an element type that is not stated, each once.
     pub inferred_types: Vec<InferredType>,
+}
+
+/// A function that changes static variables of its code, which its workgroups share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StaticWrite {
+    /// The name of the function.
+    pub function: String,
+    /// The record of the first dispatch that did.
+    pub record: u32,
+    /// Number of bytes that were others after it.
+    pub changed_bytes: u64,
 }
 
 /// Dispatches of a function, or host reads, that only one of two captures has.

@@ -2,15 +2,19 @@
 
 mod text;
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rehal_base::{Advice, Error, Remedy, Result, StatusCode};
+use rehal_bench::Pulse;
 use rehal_session::{
-    CaptureOptions, CrashReports, DeviceOptions, Ledger, Observer, Outcome, Plan, REDZONE_BYTES,
-    RecordLocation, Replay, Substitution, Tolerance, Verification, VerifyOptions, VerifyReport, VerifySides,
-    WorkgroupSchedule, verify_against, verify_captures, verify_elements, verify_lockstep, watch_memory,
+    CaptureOptions, CrashReports, DeviceOptions, Difference, Ledger, Observer, Outcome, Plan, REDZONE_BYTES,
+    RecordLocation, Replay, StaticMemoryWatch, Substitution, Tolerance, Verification, VerifyOptions,
+    VerifyReport, VerifySides, WorkgroupSchedule, verify_against, verify_captures, verify_elements,
+    verify_lockstep, watch_memory,
 };
 
 use serde::Serialize;
@@ -24,7 +28,7 @@ use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::progress::Progress;
 use crate::report::{Report, Subject};
 use crate::table::Layout;
-use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
+use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, output};
 
 /// See the [module](self).
 pub const VERIFY: Tool = Tool {
@@ -199,7 +203,10 @@ fn run(invocation: &Invocation) -> Result<()> {
     let substitutions = flags.list(&replay_flags::SUBSTITUTION);
     let substitutions =
         SubstituteCompiler::from_flags(flags).resolve(&substitutions, &plan, &|| devices.open())?;
-    let target = Target { flags, plan, devices, options, substitutions };
+    // Until now, a signal ends the tool.
+    let interrupted = interrupts::flag()?;
+    options.pulse = until(interrupted.clone());
+    let target = Target { flags, plan, devices, options, substitutions, interrupted };
     let outcome = target.outcome(&expected).map_err(cannot_tell)?;
     let format = flags.get(&FORMAT);
     // The replays have closed theirs.
@@ -229,6 +236,15 @@ struct Target<'f> {
     options: VerifyOptions,
     /// With their sources compiled.
     substitutions: Vec<Substitution>,
+    interrupted: Arc<AtomicBool>,
+}
+
+/// Goes on until it is interrupted.
+fn until(interrupted: Arc<AtomicBool>) -> Pulse {
+    Pulse::new(move |_| match interrupted.load(Ordering::Relaxed) {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    })
 }
 
 /// What was found.
@@ -247,7 +263,15 @@ impl Target<'_> {
     /// happen to be what is expected.
     fn outcome(&self, expected: &Expected) -> Result<Found> {
         if let Expected::Memory = expected {
-            return self.verify(expected, WorkgroupSchedule::All).map(Found::Watched);
+            let found = self.verify(expected, WorkgroupSchedule::All)?;
+            return Ok(
+                match self.race_behind(&found, &self.devices, Side::Watched, || {
+                    self.verify(expected, WorkgroupSchedule::All)
+                })? {
+                    Some(race) => Found::Compared(race),
+                    None => Found::Watched(found),
+                },
+            );
         }
         let mut memory = None;
         if !self.substitutions.is_empty() {
@@ -257,11 +281,87 @@ impl Target<'_> {
         if let Some(memory) = memory.take_if(|it| it.out_of_bounds_write_count != 0) {
             return Ok(Found::Memory(memory));
         }
+        if let Some(memory) = &memory
+            && let Some(race) =
+                self.race_behind(memory, &self.devices, Side::Watched, || self.watched(Side::Watched))?
+        {
+            return Ok(Found::Compared(race));
+        }
         let outcome = self.verify_in_any_order(expected)?;
-        Ok(match memory {
-            Some(memory) if outcome.outcome() != Outcome::Different => Found::Memory(memory),
-            _ => Found::Compared(outcome),
-        })
+        if let Some(memory) = memory.filter(|_| outcome.outcome() != Outcome::Different) {
+            return Ok(Found::Memory(memory));
+        }
+        let devices = match expected {
+            Expected::Replay(other) => Some(other),
+            Expected::Capture(..) => Some(&self.devices),
+            Expected::Ledger(_) | Expected::Memory => None,
+        };
+        let race = match devices.filter(|_| !self.substitutions.is_empty()) {
+            Some(devices) => {
+                let verified = Side::Verified(WorkgroupSchedule::All);
+                self.race_behind(&outcome, devices, verified, || {
+                    self.verify(expected, WorkgroupSchedule::All)
+                })?
+            }
+            None => None,
+        };
+        Ok(Found::Compared(race.unwrap_or(outcome)))
+    }
+
+    /// Tells differences by chance from others: how two replays of the same side, with the same contents of
+    /// new memory, differ, if they do, or that `again` does not find the same as before. Only if something was
+    /// found to differ, or if workgroups share static variables.
+    fn race_behind(
+        &self,
+        found: &Verification,
+        devices: &DeviceOptions,
+        side: Side,
+        again: impl FnOnce() -> Result<Verification>,
+    ) -> Result<Option<Verification>> {
+        /// By chance, a race may show in none of these.
+        const ATTEMPTS: usize = 4;
+        let differs = !found.differences.is_empty();
+        if !differs && found.static_writes.is_empty()
+            || found.out_of_bounds_write_count != 0
+            || found.depends_on_order
+            || found.is_interrupted
+        {
+            return Ok(None);
+        }
+        // Bits that differ are not rounding: both sides run the same code.
+        let mut options = self.options.clone();
+        options.tolerances.clear();
+        for _ in 0..ATTEMPTS {
+            let expected = self.replay(devices, side)?;
+            let actual = self.replay(devices, side)?;
+            let mut again = side_by_side(&expected, &actual, |sides| verify_lockstep(sides, &options))?;
+            if again.outcome() == Outcome::Different {
+                again.is_race = true;
+                again.static_writes.clone_from(&found.static_writes);
+                return Ok(Some(again));
+            }
+            if again.is_interrupted {
+                return Ok(None);
+            }
+        }
+        if !differs {
+            return Ok(None);
+        }
+        let again = again()?;
+        let is_same = |one: &Difference, other: &Difference| {
+            let key = |it: &Difference| {
+                let first = it.elements.as_ref().map(|it| it.first.clone());
+                (it.place.clone(), it.binding, it.different, first)
+            };
+            key(one) == key(other)
+        };
+        let is_found = |it: &Difference| again.differences.iter().any(|other| is_same(it, other));
+        if again.is_interrupted || found.differences.iter().all(is_found) {
+            return Ok(None);
+        }
+        let mut race = found.clone();
+        race.is_race = true;
+        Ok(Some(race))
     }
 
     /// Ends the process when a dispatch takes hundreds of times as long as the captured kernels together,
@@ -277,7 +377,8 @@ impl Target<'_> {
             true => {
                 let captured = self.replay(&self.devices, Side::Captured)?;
                 let begun = Instant::now();
-                captured.run(&mut [&mut Steps::showing("timing", &captured)])?;
+                let mut steps = Steps::showing("timing", &captured).until(self.interrupted.clone());
+                captured.run(&mut [&mut steps])?;
                 BASE.saturating_add(begun.elapsed().saturating_mul(1000))
             }
             false => UNKNOWN,
@@ -285,28 +386,30 @@ impl Target<'_> {
         rehal_crash::end_after(limit)
     }
 
-    /// The memory errors of the replacements that the captured kernels do not make, if there are any.
-    fn memory_errors(&self, expected: &Expected) -> Result<Option<Verification>> {
+    /// All memory errors of a side.
+    fn watched(&self, side: Side) -> Result<Verification> {
         /// Those of captured kernels are not reported, and must not leave out others.
         const MAX_FINDINGS: usize = 10_000;
         let mut options = self.options.clone();
         (options.keep_going, options.max_differences) = (true, MAX_FINDINGS);
-        let watch = |side| {
-            let expected = self.replay(&self.devices, side)?;
-            let actual = self.replay(&self.devices, side)?;
-            side_by_side(&expected, &actual, |sides| watch_memory(sides, &options))
-        };
-        let mut found = match watch(Side::Watched) {
+        let expected = self.replay(&self.devices, side)?;
+        let actual = self.replay(&self.devices, side)?;
+        side_by_side(&expected, &actual, |sides| watch_memory(sides, &options))
+    }
+
+    /// The memory errors of the replacements that the captured kernels do not make, if there are any.
+    fn memory_errors(&self, expected: &Expected) -> Result<Option<Verification>> {
+        let mut found = match self.watched(Side::Watched) {
             Ok(found) => found,
             // Of devices that cannot be watched.
             Err(error) if error.code() == StatusCode::Unimplemented => return Ok(None),
             Err(error) => return Err(error),
         };
-        if found.out_of_bounds_writes.is_empty() && found.differences.is_empty() {
+        if found.out_of_bounds_writes.is_empty() && found.differences.is_empty() || found.is_interrupted {
             return Ok(None);
         }
         match expected.is_replay() {
-            true => found = found.memory_errors_beside(&watch(Side::WatchedCaptured)?),
+            true => found = found.memory_errors_beside(&self.watched(Side::WatchedCaptured)?),
             // The captured kernels may do the same, and this machine may not run them.
             false => found.differences.clear(),
         }
@@ -322,6 +425,9 @@ impl Target<'_> {
             return Ok(outcome);
         }
         let mut reversed = self.verify(expected, WorkgroupSchedule::Reversed)?;
+        if reversed.is_interrupted {
+            return Ok(reversed);
+        }
         if reversed.outcome() != Outcome::Different {
             return Ok(outcome);
         }
@@ -352,12 +458,14 @@ impl Target<'_> {
             Expected::Ledger(ledger) => {
                 let actual = self.replay(devices, verified)?;
                 let mut steps = Steps::showing("verifying", &actual);
-                let found = verify_against(&actual, ledger, options, &mut [&mut steps]);
-                let found = found.map_err(|error| match error.code() {
+                let mut statics = StaticMemoryWatch::default();
+                let found = verify_against(&actual, ledger, options, &mut [&mut steps, &mut statics]);
+                let mut found = found.map_err(|error| match error.code() {
                     // Its entries are read meanwhile.
                     StatusCode::DataLoss => error.advise(ledger_flags::MAKE_LEDGER),
                     _ => error,
                 })?;
+                found.static_writes = statics.into_writes();
                 let captured = || self.replay(devices, Side::Captured);
                 match self.substitutions[..] {
                     [] => Ok(found),
@@ -610,31 +718,41 @@ pub(super) fn side_by_side(
     verify: impl FnOnce(VerifySides<'_, '_, '_>) -> Result<Verification>,
 ) -> Result<Verification> {
     let (mut steps, mut expected_steps) = (Steps::showing("verifying", actual), Steps::silent());
-    verify(VerifySides {
+    let mut statics = StaticMemoryWatch::default();
+    let mut found = verify(VerifySides {
         expected,
         actual,
         expected_observers: &mut [&mut expected_steps],
-        observers: &mut [&mut steps],
-    })
+        observers: &mut [&mut steps, &mut statics],
+    })?;
+    found.static_writes = statics.into_writes();
+    Ok(found)
 }
 
 /// Sets the record for crash reports, on the thread of the replay, and shows progress on a terminal.
-struct Steps {
+pub(super) struct Steps {
     /// Installed on the thread of the replay.
     reports: Option<CrashReports>,
     progress: Progress,
     done: u64,
     total: u64,
+    /// Ends the replay with an error.
+    interrupted: Option<Arc<AtomicBool>>,
 }
 
 impl Steps {
-    fn showing(what: &'static str, replay: &Replay) -> Self {
+    pub(super) fn showing(what: &'static str, replay: &Replay) -> Self {
         let total = replay.plan().step_count() as u64;
         Self { progress: Progress::new(what), total, ..Self::silent() }
     }
 
     fn silent() -> Self {
-        Self { reports: None, progress: Progress::silent(), done: 0, total: 0 }
+        Self { reports: None, progress: Progress::silent(), done: 0, total: 0, interrupted: None }
+    }
+
+    /// The same, which fails once it is interrupted.
+    pub(super) fn until(self, interrupted: Arc<AtomicBool>) -> Self {
+        Self { interrupted: Some(interrupted), ..self }
     }
 }
 
@@ -650,6 +768,10 @@ impl Observer for Steps {
     }
 
     fn command_step(&mut self, location: RecordLocation) -> Result<()> {
+        if self.interrupted.as_ref().is_some_and(|it| it.load(Ordering::Relaxed)) {
+            return Err(Error::new(StatusCode::Cancelled, format!("interrupted at {location}"))
+                .advise("leave it time to finish"));
+        }
         self.progress.set(self.done, self.total);
         self.reports.get_or_insert_with(CrashReports::install).step(location)
     }

@@ -603,3 +603,62 @@ fn a_crash_leaves_nothing_half_written() {
         }
     }
 }
+
+/// Reads a clock, so that no replay is like another: no matter how many threads run it.
+#[test]
+fn what_differs_from_itself_is_a_race_and_not_unwritten_memory() {
+    let (scratch, path) = (Scratch::new(), capture("add4.add.local-sync"));
+    let source = scratch.path("kernel.c");
+    let add = "add_dispatch_0_elementwise_4_f32";
+    let with = format!("--replay_executable_substitution={add}={}", source.display());
+    let body = "binding_2[i] = binding_0[i] + (float)(__builtin_ia32_rdtsc() % 1048576);";
+    write_kernel(&source, &path, add, body);
+    for words in [&[with.as_str()][..], &[&with, "--watch_memory"]] {
+        let found = run(&verify(words, &path));
+        assert_eq!(found.status, Some(2), "{found:?}");
+        assert!(
+            found.stdout.contains("\nrace: two replays with this code and the same memory differ"),
+            "{found:?}"
+        );
+        assert!(!found.stdout.contains("never written"), "{found:?}");
+    }
+    let json = run(&verify(&[&with, "--format=json"], &path));
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!((&json["is_race"], &json["static_writes"]), (&true.into(), &serde_json::json!([])));
+    // One that is wrong in the same way each time is not a race.
+    write_kernel(&source, &path, add, "binding_2[i] = binding_0[i];");
+    let wrong = run(&verify(&[&with], &path));
+    assert!(wrong.status == Some(2) && !wrong.stdout.contains("race"), "{wrong:?}");
+}
+
+#[test]
+fn a_kernel_that_changes_static_variables_is_noted() {
+    let (scratch, path) = (Scratch::new(), capture("bench.add4.200.local-sync"));
+    let source = scratch.path("kernel.c");
+    let add = "add_dispatch_0_elementwise_4_f32";
+    let with = format!("--replay_executable_substitution={add}={}", source.display());
+    let body = "static volatile int count[4] = {1, 1, 1, 1}; count[i % 4] = 7; binding_2[i] = binding_0[i] + binding_1[i];";
+    write_kernel(&source, &path, add, body);
+    let json = run(&verify(&[&with, "--format=json"], &path));
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let first = json["static_writes"][0]["record"].as_u64().unwrap();
+    let expected = serde_json::json!([{"function": add, "record": first, "changed_bytes": 4}]);
+    assert_eq!((&json["outcome"], &json["static_writes"]), (&"same".into(), &expected));
+    let text = run(&verify(&[&with], &path));
+    let note = format!("note: {add} changes static variables (4 bytes in record #{first}), which workgroups");
+    assert!(text.status == Some(0) && text.stdout.contains(&note), "{text:?}");
+    // A ledger has the captured results.
+    let against = scratch.path("add.ledger").display().to_string();
+    print(&["rehal", "run", "--device=local-sync", &format!("--replay_ledger={against}"), &path]);
+    let text = run(&verify(&[&with, &format!("--against={against}")], &path));
+    assert!(text.status == Some(0) && text.stdout.contains(&note), "{text:?}");
+    // Constants are none, and neither are those of the loader.
+    write_kernel(
+        &source,
+        &path,
+        add,
+        "static const int zero[4]; binding_2[i] = binding_0[i] + binding_1[i] + zero[i % 4];",
+    );
+    let none = run(&verify(&[&with], &path));
+    assert!(none.status == Some(0) && !none.stdout.contains("static"), "{none:?}");
+}

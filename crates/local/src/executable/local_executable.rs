@@ -100,6 +100,14 @@ impl LocalExecutable {
         (executable.backend() as &dyn Any).downcast_ref().ok_or_else(of_another_driver)
     }
 
+    /// Its machine code.
+    pub(super) fn library(&self) -> Option<&Library> {
+        match &self.code {
+            Code::Native(library) => Some(library),
+            Code::Vmvx(_) => None,
+        }
+    }
+
     /// Runs a function over all of its workgroups, timed by `clock`.
     pub(crate) fn run(
         &self,

@@ -36,6 +36,7 @@ mod local_executable;
 mod query;
 mod running;
 mod schedule;
+mod static_memory;
 
 pub use code::{ElfCode, FunctionCode};
 pub use dispatch::{Dispatch, MemorySpan, STACK_BYTES, Share, WorkgroupFailure, workgroup_total};
@@ -46,3 +47,4 @@ pub use library::{Library, LoadOptions};
 pub(crate) use local_executable::{DispatchArguments, ExecutableOptions, LocalExecutable};
 pub use plugin::{Plugin, Plugins};
 pub use processor::query as query_processor;
+pub use static_memory::StaticMemory;

@@ -2,7 +2,7 @@
 
 use rehal_tune::{
     Difference, ElementDifference, ElementDifferences, HistogramBin, NumberSummary, OutOfBoundsWrite,
-    Outcome, Place, TypeSource, Unmatched, Verification,
+    Outcome, Place, StaticWrite, TypeSource, Unmatched, Verification,
 };
 use serde::{Serialize, Serializer};
 
@@ -31,6 +31,8 @@ pub struct Findings<'a> {
     is_with_captured: bool,
     is_unreproduced: bool,
     depends_on_order: bool,
+    is_race: bool,
+    static_writes: &'a [StaticWrite],
 }
 
 /// The whole report of a verification.
@@ -100,6 +102,8 @@ impl<'a> Findings<'a> {
             is_with_captured: it.is_with_captured,
             is_unreproduced: it.is_unreproduced,
             depends_on_order: it.depends_on_order,
+            is_race: it.is_race,
+            static_writes: &it.static_writes,
         }
     }
 }

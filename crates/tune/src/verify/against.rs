@@ -38,12 +38,13 @@ pub fn verify_against(
     let mut screening = Against::new(ledger, options, Comparing::Expected);
     let screened = screening.run(replay, observers);
     if let Ok(screened) = &screened
-        && !screening.is_suspect()
+        && (!screening.is_suspect() || screened.is_interrupted)
     {
         return Ok(screened.clone());
     }
     let found = Against::new(ledger, options, Comparing::Everything).run(replay, observers)?;
     match screened {
+        Ok(screened) if found.is_interrupted && screened.different_count != 0 => Ok(screened),
         Ok(mut screened) if screened.different_count != 0 && found.outcome() != Outcome::Different => {
             screened.is_unreproduced = true;
             Ok(screened)
@@ -82,6 +83,9 @@ pub fn verify_elements(
         return Ok(found);
     }
     let mut compared = compared?;
+    if compared.is_interrupted {
+        return Ok(found);
+    }
     if found.outcome() == Outcome::Different && compared.outcome() != Outcome::Different {
         found.is_unreproduced = true;
         return Ok(found);

@@ -1,8 +1,10 @@
 //! What both kinds of verification share: the verdict on a range, and the outcome so far.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use rehal_base::{ElementType, Range, Result, glob};
+use rehal_bench::Measuring;
 use rehal_capture::{Capture, OpenOptions};
 use rehal_replay::Plan;
 
@@ -215,6 +217,13 @@ impl<'o> Judge<'o> {
                 ));
                 self.is_stopped |= !self.options.keep_going;
             }
+        }
+        let measuring = Measuring::from_limits((self.outcome.compared_count(), None), (Duration::ZERO, None));
+        if self.options.pulse.beat(measuring).is_break() {
+            self.outcome.is_interrupted = true;
+            self.is_stopped = true;
+            let record = place.record;
+            self.inconclusive(format!("interrupted after record #{record}: what follows is not compared"));
         }
     }
 

@@ -94,6 +94,7 @@ impl Verification {
         memory.out_of_bounds_write_count = self.out_of_bounds_writes.len() as u64;
         memory.different_count = self.differences.len() as u64;
         (memory.out_of_bounds_writes, memory.differences) = (self.out_of_bounds_writes, self.differences);
+        memory.static_writes = self.static_writes;
         memory
     }
 }

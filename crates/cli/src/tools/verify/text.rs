@@ -43,6 +43,12 @@ pub(super) fn text(outcome: &Verification) -> String {
     if outcome.depends_on_order {
         text.push_str("workgroups race: this is a replay that runs them in reverse order; one in the usual order is the same\n");
     }
+    if outcome.is_race {
+        text.push_str(
+            "race: two replays with this code and the same memory differ: its workgroups depend on each other, or it uses a clock or the like\n",
+        );
+    }
+    add_static_writes(&mut text, outcome);
     let mut last: Option<&Place> = None;
     for difference in &outcome.differences {
         if last != Some(&difference.place) {
@@ -53,6 +59,17 @@ pub(super) fn text(outcome: &Verification) -> String {
     }
     add_omitted(&mut text, outcome.omitted_differences, "difference", "differences");
     text
+}
+
+/// Which kernels change memory that all workgroups share.
+fn add_static_writes(text: &mut String, outcome: &Verification) {
+    for it in &outcome.static_writes {
+        let (bytes, function) = (counted(it.changed_bytes, "byte", "bytes"), escaped(&it.function));
+        text.push_str(&format!(
+            "note: {function} changes static variables ({bytes} in record #{}), which workgroups on all threads share\n",
+            it.record
+        ));
+    }
 }
 
 /// From where the types are known that something was tolerated by, a line each.
@@ -131,6 +148,7 @@ pub(super) fn memory(outcome: &Verification) -> String {
         let count = counted(outcome.different_count, one, "dispatches and host reads depend");
         text.push_str(&format!("{count} on bytes that were never written\n"));
     }
+    add_static_writes(&mut text, outcome);
     if let Some(first) = &outcome.first_unwritten_read {
         let bytes = counted(outcome.unwritten_read_bytes, "byte", "bytes");
         let were = if outcome.unwritten_read_bytes == 1 { "was" } else { "were" };
