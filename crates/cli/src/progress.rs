@@ -78,6 +78,13 @@ impl Progress {
         });
     }
 
+    /// Reports that something whose end is unknown takes time, `limit` at most.
+    pub(crate) fn wait(&mut self, limit: Duration) {
+        self.show(|what, elapsed| {
+            format!("{what:<10} {} s, {} s at most", elapsed.as_secs(), limit.as_secs())
+        });
+    }
+
     /// Removes the line, so that another may be printed in its place.
     pub(crate) fn clear(&mut self) {
         if let Some(watched) = self.watched.as_mut().filter(|watched| watched.shown) {

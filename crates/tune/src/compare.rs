@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
+use rehal_bench::Pulse;
 use rehal_bench::judge;
 use rehal_hal::DeviceGroup;
 use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitution};
@@ -87,6 +88,8 @@ pub struct CompareOptions {
     pub changes_inputs: bool,
     /// Whether a wrong kernel is timed.
     pub times_wrong: bool,
+    /// Called between batches of timed pairs. If it ends the timing, what is known is returned.
+    pub pulse: Pulse,
 }
 
 impl Default for CompareOptions {
@@ -102,6 +105,7 @@ impl Default for CompareOptions {
             allows_atomics: false,
             changes_inputs: true,
             times_wrong: false,
+            pulse: Pulse::default(),
         }
     }
 }

@@ -10,11 +10,12 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rehal_base::{Error, Result};
-use rehal_session::{CacheState, CaptureBytes, CompareOptions, Plan, Replay};
+use rehal_base::{Error, Result, StatusCode, plural};
+use rehal_session::{CacheState, CaptureBytes, CompareOptions, JobProgress, Plan, Replay};
 
 use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};
 use super::report_format::{self, Format};
@@ -23,8 +24,9 @@ use crate::devices::Expectations;
 use crate::flags::{Flag, Flags, Group, List, Refusal, read, read_path, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::ReaderLeft;
+use crate::progress::{self, Progress};
 use crate::report::Subject;
-use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
+use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, output};
 
 /// Also of `rehal tune`.
 pub(super) use candidates::Candidate;
@@ -245,7 +247,8 @@ fn run(invocation: &Invocation) -> Result<()> {
         (prepare(&engine), first.and_then(|it| it.join().ok().flatten()))
     });
     let (baseline, limits) = prepared?;
-    let session = Session { engine, with, baseline, limits, format };
+    let interrupted = interrupts::flag()?;
+    let session = Session { engine, with, baseline, limits, format, interrupted };
     let engine = &session.engine;
     let record = || {
         let function = Some(engine.function.clone());
@@ -324,15 +327,23 @@ struct Session<'i> {
     baseline: Option<ReadCode>,
     limits: Limits,
     format: Format,
+    interrupted: Arc<AtomicBool>,
 }
 
 impl Session<'_> {
-    /// Compares replacements, each in a process of its own, for some time at most. The first one may be
-    /// compiled.
+    /// Compares replacements, each in a process of its own, for some time at most, until it is interrupted. The
+    /// first one may be compiled.
     fn each(&self, candidates: &[Candidate], mut first: Option<ReadCode>) -> Result<Vec<CandidateReport>> {
         let engine = &self.engine;
         let mut reports = Vec::with_capacity(candidates.len());
         for (number, candidate) in (1..).zip(candidates) {
+            if self.is_interrupted() {
+                output::note(&format!(
+                    "interrupted: {} left out",
+                    plural((candidates.len() + 1 - number) as u64, "replacement")
+                ));
+                break;
+            }
             if candidates.len() > 1 {
                 output::note(&format!(
                     "comparing {number} of {}: {}",
@@ -341,9 +352,29 @@ impl Session<'_> {
                 ));
             }
             let codes = Codes { baseline: self.baseline.clone(), replacement: first.take() };
-            let watch = &mut || ControlFlow::Continue(());
             let (invocation, effort) = (engine.invocation, engine.effort());
-            let report = compare_candidate(invocation, candidate, codes, self.limits, effort, watch)?;
+            let (pulse, limit) = (progress::pulse("comparing", self.interrupted.clone()), self.limits.check);
+            let mut checking = Some(Progress::new("checking"));
+            let watch = &mut |it: JobProgress| {
+                if it.is_past_milestone {
+                    // Its timing has a pulse.
+                    checking = None;
+                    return ControlFlow::Continue(());
+                }
+                if let Some(checking) = &mut checking {
+                    checking.wait(limit);
+                }
+                if self.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            let compared =
+                compare_candidate(invocation, candidate, codes, self.limits, effort, &pulse, watch);
+            drop((pulse, checking));
+            let report = match compared {
+                Err(error) if error.code() == StatusCode::Cancelled => {
+                    CandidateReport::interrupted(candidate)
+                }
+                compared => compared?,
+            };
             if let Outcome::Crashed | Outcome::CannotTell | Outcome::Failed = report.outcome {
                 output::note(report.text.trim_end());
             }
@@ -351,6 +382,10 @@ impl Session<'_> {
         }
         reports.sort_by(CandidateReport::rank);
         Ok(reports)
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
     }
 
     fn text(&self, reports: &[CandidateReport]) -> Result<String> {
@@ -366,7 +401,7 @@ impl Session<'_> {
         /// How often files are looked at.
         const INTERVAL: Duration = Duration::from_millis(100);
         let reader_left = ReaderLeft::default();
-        while !reader_left.get() {
+        while !reader_left.get() && !self.is_interrupted() {
             // Before they are read: what is saved meanwhile is compared next.
             let seen = candidates::states(&self.with);
             match candidates::find(&self.with).and_then(|candidates| self.each(&candidates, None)) {
@@ -377,7 +412,7 @@ impl Session<'_> {
                 Err(error) => output::note(&advice::report(&error)),
             }
             output::note("waiting for a change");
-            while !reader_left.get() && candidates::states(&self.with) == seen {
+            while !reader_left.get() && !self.is_interrupted() && candidates::states(&self.with) == seen {
                 thread::sleep(INTERVAL);
             }
         }

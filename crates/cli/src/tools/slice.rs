@@ -5,17 +5,22 @@ use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
-    CrashReports, Cut, FunctionNames, Plan, Replay, Slice, SliceCheck, SliceOptions, TemporaryFile,
-    watch_buffer,
+    CrashReports, Cut, FunctionNames, Observer, Plan, Replay, Slice, SliceCheck, SliceOptions, SlicedRead,
+    TemporaryFile, watch_buffer,
 };
 
+use serde::Serialize;
+
+use super::report_format::{self, Format};
+use super::verify::Steps;
 use super::{function_flags, replay_flags};
 use crate::flags::{Flag, Flags, Group, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output;
 use crate::output_file::{OUTPUT, OutputFile};
+use crate::report::Subject;
 use crate::table::quoted;
-use crate::{Invocation, Operands, Tool, captures, devices};
+use crate::{Invocation, Operands, Tool, captures, devices, interrupts};
 
 /// See the [module](self).
 pub const SLICE: Tool = Tool {
@@ -114,13 +119,17 @@ const OUTPUTS: Group = Group {
         &replay_flags::FILE_REMAP,
         &replay_flags::FILE_WRITES,
         &replay_flags::RECOVER,
+        &FORMAT,
     ],
 };
+
+const FORMAT: Flag<Format> = report_format::flag("text: nothing but notes. json: an object about the slice.");
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let path = invocation.operand();
     check(flags)?;
+    let format = report_format::beside_files(flags, &FORMAT)?;
     let output = OutputFile::from_flags(flags, "SLICE.ireereplay")?;
     let capture = captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
@@ -133,7 +142,13 @@ fn run(invocation: &Invocation) -> Result<()> {
     slice.keep_references = flags.get(&KEEP_REFERENCES);
     slice.check = flags.get(&CHECK);
     let kernels = Recording::checked(flags)?;
-    write(&replay, &cut, &slice, &output, &mut reports)?;
+    let mut steps = Steps::showing("slicing", &replay).until(interrupts::flag()?);
+    let written = write(&replay, &cut, &slice, &output, &mut [&mut reports, &mut steps])?;
+    drop(steps);
+    if let Format::Json = format {
+        let subject = Subject { capture: Some(capture.bytes()), devices: Some(replay.devices()) };
+        output::print(&invocation.line("rehal.slice/1", &SliceReport::new(&written, &output), subject)?)?;
+    }
     Recording::of_capture(kernels.as_ref(), None, || Ok(replay))
 }
 
@@ -143,11 +158,11 @@ fn write(
     cut: &Cut,
     options: &SliceOptions,
     output: &OutputFile,
-    reports: &mut CrashReports,
-) -> Result<()> {
+    observers: &mut [&mut dyn Observer],
+) -> Result<Slice> {
     // A capture is written with seeks, which a pipe does not have.
     let file = TemporaryFile::create()?;
-    let slice = file.explain(replay.slice(cut, options, file.try_clone()?, &mut [reports]))?;
+    let slice = file.explain(replay.slice(cut, options, file.try_clone()?, observers))?;
     if options.check == SliceCheck::WhenCheap && !slice.is_checked {
         output::note(&unchecked(&slice, options.watch.is_some()));
     }
@@ -161,7 +176,49 @@ fn write(
         "note: rehal benchmark --replay_scope={} times the work of the slice",
         quoted(&slice.name)
     ));
-    Ok(())
+    Ok(slice)
+}
+
+/// What was written.
+#[derive(Serialize)]
+struct SliceReport<'s> {
+    path: String,
+    /// The function, or the scope.
+    name: &'s str,
+    record: u32,
+    occurrence: u64,
+    content_bytes: u64,
+    is_checked: bool,
+    host_reads: Vec<SliceRead>,
+}
+
+/// What the work wrote.
+#[derive(Serialize)]
+struct SliceRead {
+    buffer_id: u64,
+    offset: u64,
+    length: usize,
+    blake3: String,
+}
+
+impl<'s> SliceReport<'s> {
+    fn new(slice: &'s Slice, output: &OutputFile) -> Self {
+        let read = |it: &SlicedRead| SliceRead {
+            buffer_id: it.buffer_id,
+            offset: it.offset,
+            length: it.bytes.len(),
+            blake3: it.blake3(),
+        };
+        Self {
+            path: output.path().display().to_string(),
+            name: &slice.name,
+            record: slice.location.ordinal,
+            occurrence: slice.occurrence,
+            content_bytes: slice.content_bytes,
+            is_checked: slice.is_checked,
+            host_reads: slice.reads.iter().map(read).collect(),
+        }
+    }
 }
 
 /// Says that a slice is not checked, which bytes are in it that the dispatch may not read, and what leaves

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{Scratch, capture, command, fixture, ran, write_kernel};
+use crate::common::{Ran, Scratch, capture, command, fixture, print, ran, write_kernel};
 use crate::terminal::open_terminal;
 
 const ADD: &str = "add_dispatch_0_elementwise_4_f32";
@@ -160,11 +160,13 @@ fn no_process_for_kernels_and_no_part_of_a_result_remains() {
         let processes = children(id);
         let signal = SIGNALS[number % SIGNALS.len()];
         send(signal, &tool);
-        if words[0] == "reduce" {
+        // The first one asks these for what is known so far.
+        let reports = ["reduce", "verify", "compare"].contains(&words[0]);
+        if reports {
             until_ended(&mut tool, signal);
         }
         let ended = tool.wait().unwrap();
-        assert!(ended.signal() == Some(signal) || words[0] == "reduce", "{words:?}: {ended:?}");
+        assert!(ended.signal() == Some(signal) || reports, "{words:?}: {ended:?}");
         wait_for_the_end(&format!("{words:?}"), &processes);
         let left = [temporary.path(""), output].map(|it| names(&it));
         assert!(left.iter().all(Vec::is_empty), "{words:?} leaves {left:?}");
@@ -277,17 +279,95 @@ fn until_shown(terminal: &mut File, text: &str) {
 
 /// What a tool prints that shows a rate on a terminal, and is interrupted then: it says so with `note`.
 fn interrupted(words: &[&str], note: &str) -> Value {
+    let ended = interrupted_at(words, "/s\u{1b}[K", note);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+/// What a tool does that is interrupted once it shows `mark` on a terminal: it says so with `note`.
+fn interrupted_at(words: &[&str], mark: &str, note: &str) -> Ran {
     let (terminal, side) = open_terminal();
     let mut tool = command("rehal");
     let child = tool.args(words).stdout(Stdio::piped()).stderr(side).spawn().unwrap();
     drop(tool);
     let mut terminal = File::from(terminal);
-    until_shown(&mut terminal, "/s\u{1b}[K");
+    until_shown(&mut terminal, mark);
     send(2, &child);
-    until_shown(&mut terminal, note);
-    let ended = ran(child.wait_with_output().unwrap());
-    assert_eq!(ended.status, Some(0), "{ended:?}");
-    serde_json::from_str(&ended.stdout).unwrap()
+    if !note.is_empty() {
+        until_shown(&mut terminal, note);
+    }
+    ran(child.wait_with_output().unwrap())
+}
+
+/// A kernel that takes some time, and computes what that of `add4.add` does.
+fn write_slow_kernel(path: &Path, body: &str) {
+    let add = capture("add4.add.local-sync");
+    write_kernel(path, &add, ADD, &format!("{body}; binding_2[i] = binding_0[i] + binding_1[i];"));
+    let text = fs::read_to_string(path).unwrap();
+    fs::write(path, format!("int usleep(unsigned);\n{text}")).unwrap();
+}
+
+#[test]
+fn an_interrupted_comparison_of_a_kernel_has_the_times_so_far() {
+    let (scratch, add) = (Scratch::new(), capture("add4.add.local-sync"));
+    write_slow_kernel(&scratch.path("kernel.c"), "");
+    let with = format!("--with={}", scratch.path("kernel.c").display());
+    let words = ["compare", "--device=local-sync", "--cache=warm", "--precision=0.00001%", "--max_time=1h"];
+    let words = [&words[..], &["--function=add", "--format=json", &with, &with, &add]].concat();
+    let ended = interrupted_at(&words, "/s\u{1b}[K", "interrupted: 1 replacement left out");
+    assert!(matches!(ended.status, Some(0 | 3 | 4)), "{ended:?}");
+    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let candidates = report["candidates"].as_array().unwrap();
+    assert_eq!((candidates.len(), &candidates[0]["outcome"]), (1, &"right".into()), "{report}");
+    let timing = &candidates[0]["timings"][0];
+    assert_eq!(timing["stopped"], "interrupted");
+    assert!(
+        timing["pair_count"].as_u64().unwrap() > 0 && timing["ratio"].as_f64().unwrap() > 0.0,
+        "{timing}"
+    );
+}
+
+#[test]
+fn an_interrupted_check_of_a_kernel_cannot_tell() {
+    let (scratch, add) = (Scratch::new(), capture("add4.add.local-sync"));
+    write_slow_kernel(&scratch.path("kernel.c"), "usleep(3000000)");
+    let with = format!("--with={}", scratch.path("kernel.c").display());
+    let words = ["compare", "--device=local-sync", "--function=add", &with, &add];
+    let ended = interrupted_at(&words, " s at most\u{1b}[K", "");
+    assert_eq!(ended.status, Some(4), "{ended:?}");
+    assert!(ended.stdout.contains("interrupted before it was known what it computes"), "{ended:?}");
+}
+
+#[test]
+fn an_interrupted_verification_says_what_was_compared() {
+    let scratch = Scratch::new();
+    write_slow_kernel(&scratch.path("kernel.c"), "usleep(20000)");
+    let with = format!("--replay_executable_substitution=add={}", scratch.path("kernel.c").display());
+    let many = capture("bench.add4.200.local-sync");
+    let words = ["verify", "--device=local-sync", &with, &many];
+    let ended = interrupted_at(&words, "verifying  [", "");
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert!(ended.stdout.starts_with("inconclusive: "), "{ended:?}");
+    assert!(ended.stdout.contains("\n  interrupted after record #"), "{ended:?}");
+}
+
+#[test]
+fn an_interrupted_slice_is_not_written() {
+    let scratch = Scratch::new();
+    let [kernel, library, recorded, slice] =
+        ["k.c", "k.so", "r.ireereplay", "s.ireereplay"].map(|it| scratch.path(it).display().to_string());
+    write_slow_kernel(kernel.as_ref(), "usleep(500000)");
+    print(&["rehal", "kernel", "build", &kernel, "-o", &library]);
+    // Six submissions of a dispatch.
+    let (file, output) =
+        (format!("--executable_file={library}"), format!("--device_replay_output={recorded}"));
+    let binding = "--binding=4xf32=1";
+    let call = [binding, binding, binding, "--workgroup_count=1,1,1", "--batch_size=1"];
+    let words = ["iree-benchmark-executable", "--device=local-sync", &file, &output];
+    print(&[&words[..], &call, &["--benchmark_min_time=6x"]].concat());
+    let words = ["slice", "--device=local-sync", "--occurrence=5", "-o", &slice, &recorded];
+    let ended = interrupted_at(&words, "slicing    [", "CANCELLED; interrupted at record #");
+    assert_eq!((ended.status, std::path::Path::new(&slice).exists()), (Some(1), false), "{ended:?}");
 }
 
 #[test]

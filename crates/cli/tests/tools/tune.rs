@@ -157,6 +157,30 @@ fn a_search_whose_process_group_is_interrupted_reports() {
 }
 
 #[test]
+fn an_interrupted_search_names_the_best_of_what_it_measured() {
+    let scratch = Scratch::new();
+    write_base(&scratch);
+    let delays = (0..1000).map(|it| (it + 1).to_string()).collect::<Vec<_>>().join(", ");
+    let delays = format!("[{delays}]");
+    write_space(&scratch, &[("OPERATOR", r#"["+"]"#), ("CRASH", "[0]"), ("DELAY", &delays)]);
+    let output = scratch.path("t.jsonl").display().to_string();
+    let words = words(&scratch, &["--trial_time=0.05s", &format!("--output={output}")]);
+    let mut tool = command(&words[0]);
+    tool.args(&words[1..]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tool = tool.spawn().unwrap();
+    while fs::read_to_string(&output).unwrap_or_default().lines().count() < 3 {
+        assert!(tool.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(Command::new("kill").args(["-s", "INT", &tool.id().to_string()]).status().unwrap().success());
+    let ran = ran(tool.wait_with_output().unwrap());
+    let best =
+        ran.stdout.lines().skip_while(|it| !it.starts_with("best     trial ")).nth(1).unwrap_or_default();
+    assert!(best.starts_with("         not proved: "), "{ran:?}");
+    assert!(matches!(ran.status, Some(3 | 4)), "{ran:?}");
+}
+
+#[test]
 fn the_advice_leaves_out_an_axis_that_changes_nothing() {
     let scratch = Scratch::new();
     write_base(&scratch);

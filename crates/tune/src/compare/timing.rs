@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, HostMemory, Result};
+use rehal_bench::Pulse;
 use rehal_bench::judge::{
     self, Clock, Flow, JudgeOptions, LONGEST_STEP_NS, Parts, Preemption, Sample, Side, Stopped, Subject,
 };
@@ -46,6 +47,11 @@ pub(super) fn time(
         (judging.precision, judging.margin, judging.far) = (options.precision, options.margin, options.far);
         judging.max_time = left / (options.caches.len() - index) as u32;
         judging.seed = random.u64(..);
+        let (pulse, count) = (options.pulse.clone(), options.caches.len() as f64);
+        judging.pulse = Pulse::new(move |mut measuring| {
+            measuring.done = (index as f64 + measuring.done) / count;
+            pulse.beat(measuring)
+        });
         let mut bench = Bench {
             subject,
             slices,
@@ -77,7 +83,7 @@ pub(super) fn time(
                 varied_bindings: fresh.ordinals(),
             });
         comparison.timings.push(Timing { cache: *cache, shapes: shapes.collect(), judgment });
-        if stopped == Stopped::FarSlower {
+        if matches!(stopped, Stopped::FarSlower | Stopped::Interrupted) {
             break;
         }
     }

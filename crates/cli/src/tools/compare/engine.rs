@@ -13,7 +13,7 @@ use rehal_session::{
 use super::candidates::{self, Candidate};
 use super::print;
 use super::report::CandidateReport;
-use super::workers::{Codes, Effort, Limits, Request};
+use super::workers::{self, Codes, Effort, Limits, Request};
 use crate::devices::Expectations;
 use crate::tools::compiler_flags::SubstituteCompiler;
 use crate::tools::{replay_flags, verify};
@@ -37,6 +37,7 @@ impl CompareEngine<'_> {
         rehal_base::keep_freed_memory();
         self.options.changes_inputs = request.changes_inputs;
         (self.options.max_time, self.options.far) = (request.effort.max_time, request.effort.far);
+        self.options.pulse = workers::pulse_of(worker)?;
         let candidate = request.candidate();
         let compared = self
             .comparer(request.codes.baseline.as_ref().map(|it| it.to_replacement()))

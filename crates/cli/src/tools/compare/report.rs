@@ -118,6 +118,13 @@ impl CandidateReport {
         Self::without_result(Outcome::TimedOut, candidate, &how, how.clone())
     }
 
+    /// A replacement whose checks were interrupted.
+    pub(super) fn interrupted(candidate: &Candidate) -> Self {
+        let why = "interrupted before it was known what it computes";
+        let report = Self::without_result(Outcome::CannotTell, candidate, why, format!("cannot tell: {why}"));
+        Self { says_nothing: true, ..report }
+    }
+
     fn without_result(outcome: Outcome, candidate: &Candidate, why: &str, text: String) -> Self {
         let name = print::name(candidate);
         let object = print::row_without_result(&name, outcome, &text);

@@ -1,12 +1,14 @@
 //! Comparisons in workers, so that a kernel that crashes ends only its own comparison.
 
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
+use rehal_bench::{Measuring, Pulse};
 use rehal_session::{
     Code, CrashReports, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, NeededWorkgroups,
     Printed, Replacement, Worker,
@@ -175,8 +177,37 @@ impl Limits {
     }
 }
 
+/// How far the timing of a worker is: what it asks, and the answer is whether it goes on.
+#[derive(Serialize, Deserialize)]
+struct Beat {
+    sample_count: u64,
+    elapsed: Duration,
+}
+
+/// A pulse of a worker, which is that of the process that started it.
+pub(super) fn pulse_of(worker: &Worker) -> Result<Pulse> {
+    /// The process that started it looks from time to time.
+    const INTERVAL: Duration = Duration::from_millis(100);
+    let asker = worker.asker().map_err(|error| Error::io("asking whether to go on", &error))?;
+    let begun = Instant::now();
+    let asking = Mutex::new((asker, begun));
+    Ok(Pulse::new(move |it| {
+        let (asker, next_at) = &mut *asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if Instant::now() < *next_at {
+            return ControlFlow::Continue(());
+        }
+        *next_at = Instant::now() + INTERVAL;
+        let beat = Beat { sample_count: it.sample_count, elapsed: begun.elapsed() };
+        match asker.ask(&beat) {
+            Ok(false) => ControlFlow::Break(()),
+            // If no process listens, this one is ended.
+            Ok(true) | Err(_) => ControlFlow::Continue(()),
+        }
+    }))
+}
+
 /// Compares a replacement in a process with the same flags, which is ended after some time, or when `watch`
-/// says so. What its kernel prints is printed here.
+/// says so; `pulse` may end its timing, whose result counts. What its kernel prints is printed here.
 ///
 /// A process that crashes may do so because of inputs that it has changed, which may be out of bounds for
 /// either kernel: only one that crashes with the captured inputs is reported as a crash.
@@ -186,16 +217,17 @@ pub(in crate::tools) fn compare_candidate(
     codes: Codes,
     limits: Limits,
     effort: Effort,
-    watch: &mut dyn FnMut() -> ControlFlow<()>,
+    pulse: &Pulse,
+    watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
 ) -> Result<CandidateReport> {
     let mut request =
         Request { candidate: candidate.path.clone().into(), changes_inputs: true, effort, codes };
-    let report = attempt(invocation, candidate, &request, limits, watch)?;
+    let report = attempt(invocation, candidate, &request, limits, pulse, watch)?;
     if report.outcome != Outcome::Crashed {
         return Ok(report);
     }
     request.changes_inputs = false;
-    let again = attempt(invocation, candidate, &request, limits, watch)?;
+    let again = attempt(invocation, candidate, &request, limits, pulse, watch)?;
     if matches!(again.outcome, Outcome::Right | Outcome::Wrong) {
         output::note(&format!(
             "{}\nnote: {}: with other inputs, the replacement or the captured kernel crashed, so that only the captured ones were used",
@@ -211,7 +243,8 @@ fn attempt(
     candidate: &Candidate,
     request: &Request,
     limits: Limits,
-    watch: &mut dyn FnMut() -> ControlFlow<()>,
+    pulse: &Pulse,
+    watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
 ) -> Result<CandidateReport> {
     let cannot = |error| Error::io("starting a process for a comparison", &error);
     let job = Job::for_worker(invocation.program.clone(), invocation.arguments(), request);
@@ -220,9 +253,18 @@ fn attempt(
     let mut notice = Notice { name: print::name(candidate), limit: limits.check, is_said: false };
     let watch = &mut |progress| {
         notice.watch(progress);
-        watch()
+        watch(progress)
     };
-    let JobOutcome { end, answer, stdout, stderr, .. } = RUNNER.run(&job, watch).map_err(cannot)?;
+    let max_time = Some(request.effort.max_time);
+    let reply = &mut |question| {
+        let goes_on = Beat::deserialize(question).is_ok_and(|it| {
+            let measuring = Measuring::from_limits((it.sample_count, None), (it.elapsed, max_time));
+            pulse.beat(measuring).is_continue()
+        });
+        goes_on.into()
+    };
+    let JobOutcome { end, answer, stdout, stderr, .. } =
+        RUNNER.converse(&job, watch, reply).map_err(cannot)?;
     if end == JobEnd::Interrupted {
         return Err(Error::new(StatusCode::Cancelled, "a comparison was interrupted"));
     }
@@ -255,6 +297,8 @@ struct Notice {
 
 impl Notice {
     fn watch(&mut self, progress: JobProgress) {
+        // A line of progress says so there.
+        self.is_said |= std::io::stderr().is_terminal();
         const DELAY: Duration = Duration::from_secs(5);
         if progress.elapsed >= DELAY && !progress.is_past_milestone && !self.is_said {
             self.is_said = true;

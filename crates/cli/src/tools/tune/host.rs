@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_bench::Pulse;
 use rehal_session::{
     BaseKind, BuiltPoint, CalledFunction, Compiler, CompilerOptions, KernelLibrary, Measured,
     NeededWorkgroups, PointSource, Replacement, SearchEffort, SearchHost, SearchSpace, Selector,
@@ -239,14 +240,15 @@ impl SearchHost for TuneHost<'_> {
         let name = Candidate { path: PathBuf::from(self.space.base()) };
         let (progress, interrupted) = (&mut self.progress, &self.interrupted);
         let (finished, total) = (self.finished, self.total);
-        let watch = &mut || {
+        let watch = &mut |_| {
             progress.set(finished, total);
             match interrupted.load(Ordering::Relaxed) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
         };
-        match compare_candidate(self.engine.invocation, &name, codes, self.limits, effort, watch) {
+        let (invocation, pulse) = (self.engine.invocation, Pulse::default());
+        match compare_candidate(invocation, &name, codes, self.limits, effort, &pulse, watch) {
             // No other variant has the function, or the file, that the first lacks.
             Ok(report) if report.is_not_found && finished == 0 => {
                 let text = report.text.trim_end();

@@ -114,8 +114,12 @@ impl<'a> Tuned<'a> {
                 false => FAILED,
             };
         };
-        let outcome = self.against_captured.as_ref().map_or(self.trials[best].outcome, |it| it.outcome);
-        match outcome {
+        let of_trial = match self.trials[best].outcome {
+            // It has the best of many ratios, which is too good.
+            TrialOutcome::Faster => TrialOutcome::CannotTell,
+            outcome => outcome,
+        };
+        match self.against_captured.as_ref().map_or(of_trial, |it| it.outcome) {
             TrialOutcome::Faster => 0,
             TrialOutcome::Slower => SLOWER,
             _ => CANNOT_TELL,
@@ -147,9 +151,14 @@ impl<'a> Tuned<'a> {
             changing.map(|(name, value)| (name.clone(), value.clone())).collect();
         let colon = if changing.is_empty() { "" } else { ": " };
         let _ = writeln!(text, "best     trial {}{colon}{}", best.trial, point(&changing));
-        if let Some(pair) = &self.against_captured {
-            let _ = writeln!(text, "         {}", pair.told("the captured kernel"));
-        }
+        let _ = match (&self.against_captured, best.ratio) {
+            (Some(pair), _) => writeln!(text, "         {}", pair.told("the captured kernel")),
+            (None, Some(ratio)) => writeln!(
+                text,
+                "         not proved: {ratio:.3} of the time of the captured kernel in its trial, the best of those measured"
+            ),
+            (None, None) => writeln!(text, "         not proved: it was not timed"),
+        };
         if let (Some(pair), Some(second)) = (&self.against_second, self.second) {
             let _ = writeln!(text, "         {}", pair.told(&format!("the second, trial {second}")));
         }
