@@ -172,19 +172,19 @@ impl Recording {
         self.explain(checked)
     }
 
-    /// Records the kernels of a replay, and reports them; returns their number.
-    pub(crate) fn record(&self, replay: &Replay, kernels: &KernelOptions) -> Result<usize> {
+    /// Records the kernels of a replay, and reports them.
+    pub(crate) fn record(&self, replay: &Replay, kernels: &KernelOptions) -> Result<KernelRecords> {
         if let Some(path) = replay.plan().capture().path() {
             captures::keep_private(path);
         }
         self.record_all(|recording| recording.add(replay, kernels))
     }
 
-    /// Records and reports the kernels that `add` adds; returns their number.
-    fn record_all(&self, add: impl FnOnce(&mut KernelRecording) -> Result<()>) -> Result<usize> {
+    /// Records and reports the kernels that `add` adds.
+    fn record_all(&self, add: impl FnOnce(&mut KernelRecording) -> Result<()>) -> Result<KernelRecords> {
         let records = self.add_all(add)?;
         self.report.write(&self.directory, &records)?;
-        Ok(records.kernels.len())
+        Ok(records)
     }
 
     fn add_all(&self, add: impl FnOnce(&mut KernelRecording) -> Result<()>) -> Result<KernelRecords> {

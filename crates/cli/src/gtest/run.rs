@@ -57,8 +57,7 @@ pub(crate) fn run<T>(
     mut body: impl FnMut(&T) -> Vec<String>,
 ) -> Result<usize> {
     let disabled = |test: &Test<T>| test.name.starts_with("DISABLED_") && !options.also_run_disabled;
-    let matching: Vec<usize> =
-        (0..suite.tests.len()).filter(|&index| options.filter.matches(&suite.full_name(index))).collect();
+    let matching: Vec<usize> = suite.matching(options).collect();
     let (off, mut on): (Vec<_>, Vec<_>) = matching.iter().partition(|&&index| disabled(&suite.tests[index]));
     if options.list_tests {
         let matching = matching.iter().map(|&index| &suite.tests[index]);
@@ -157,6 +156,11 @@ fn list<'t, T: 't>(
 }
 
 impl<T> Suite<T> {
+    /// The indices of the tests that the filter selects.
+    pub fn matching(&self, options: &Options) -> impl Iterator<Item = usize> {
+        (0..self.tests.len()).filter(|&index| options.filter.matches(&self.full_name(index)))
+    }
+
     /// The name in filters and reports.
     pub fn full_name(&self, index: usize) -> String {
         format!("{}.{}", self.name, self.tests[index].name)

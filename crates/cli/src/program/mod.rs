@@ -11,7 +11,7 @@ use crate::output;
 use crate::output_file::OutputFile;
 
 pub(crate) use options::{Options, OutputTarget, ResultOptions};
-pub(crate) use results::Results;
+pub(crate) use results::{ResultRow, Results, differ};
 
 /// Loads a program.
 pub(crate) fn load(options: &Options) -> Result<Program> {

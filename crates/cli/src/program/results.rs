@@ -5,7 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use rehal_base::{Context, Error, Range, Result, plural};
 use rehal_session::{Equality, Expected, Function, Value, format_value, type_of_value, with_value_memory};
-use rehal_values::npy;
+use rehal_values::{TensorType, format_elements, npy};
+use serde::Serialize;
+use serde_json::Value as Json;
 
 use super::options::{OutputTarget, ResultOptions};
 use crate::{kernel_state, output};
@@ -43,24 +45,94 @@ impl<'o> Results<'o> {
         Ok(Self { options, expected: Some(expected) })
     }
 
+    /// Writes or compares the results, and returns what is to be printed of them.
+    pub(crate) fn rows(&self, values: &[Value]) -> Result<Vec<ResultRow>> {
+        kernel_state::restore();
+        let Self { options, expected } = self;
+        let row = |(index, value)| {
+            let mut row =
+                ResultRow::new(value, options.max_elements).context(|| format!("result {index}"))?;
+            if let Some(expected) = expected {
+                row.difference = expected.compare(index, value, &options.equality)?.map(|it| it.to_string());
+            } else if let Some(file) = options.outputs.get(index).and_then(OutputTarget::file) {
+                write(value, &options.outputs[index], options.max_elements).context(|| "--output".into())?;
+                row.path = Some(file.path.display().to_string());
+            }
+            Ok(row)
+        };
+        values.iter().enumerate().map(row).collect()
+    }
+
+    /// Whether results are compared with expected ones.
+    pub(crate) fn are_compared(&self) -> bool {
+        self.expected.is_some()
+    }
+
     /// Prints, writes or compares the results.
     pub(crate) fn finish(&self, values: &[Value]) -> Result<()> {
         // Paths of outputs are relative to the directory in which the tool was started.
         kernel_state::restore();
         let Self { options, expected } = self;
         if let Some(expected) = expected {
-            if compare_all(values, expected, &options.equality)? {
-                return Ok(());
-            }
-            return Err(Error::failed_precondition("results differ from the expected ones").advise(
-                "the differences are above; --expected_f32_threshold and the like set the tolerances",
-            ));
+            return if compare_all(values, expected, &options.equality)? { Ok(()) } else { Err(differ()) };
         }
         match &options.outputs[..] {
             [] => print_all(values, options.max_elements),
             outputs => write_all(values, outputs, options.max_elements),
         }
     }
+}
+
+/// The error of results that are not the expected ones, which are printed before.
+pub(crate) fn differ() -> Error {
+    Error::failed_precondition("results differ from the expected ones")
+        .advise("the differences are above; --expected_f32_threshold and the like set the tolerances")
+}
+
+/// A result as JSON.
+#[derive(Serialize)]
+pub(crate) struct ResultRow {
+    /// Null unless it is a number or a tensor.
+    shape: Option<Vec<u64>>,
+    element_type: Option<String>,
+    /// The first; those that are not numbers of JSON as text.
+    elements: Option<Vec<Json>>,
+    /// As it is printed.
+    text: String,
+    /// The file that it was written to.
+    path: Option<String>,
+    /// How it differs from the expected one.
+    pub difference: Option<String>,
+}
+
+impl ResultRow {
+    fn new(value: &Value, max_elements: u64) -> Result<Self> {
+        let text = format_value(value, max_elements)?;
+        // Other objects have no elements.
+        let tensor_type = type_of_value(value).ok().filter(|_| text != "(null)");
+        let elements = tensor_type.as_ref().map(|of| elements(value, of, max_elements)).transpose()?;
+        Ok(Self {
+            shape: tensor_type.as_ref().map(|it| it.shape.clone()),
+            element_type: tensor_type.map(|it| it.element_type.to_string()),
+            elements,
+            text,
+            path: None,
+            difference: None,
+        })
+    }
+}
+
+fn elements(value: &Value, tensor_type: &TensorType, max_elements: u64) -> Result<Vec<Json>> {
+    let count = tensor_type.element_count()?.min(max_elements);
+    let row = TensorType { shape: vec![count], element_type: tensor_type.element_type };
+    let text = with_value_memory(value, row.size_bytes()?, |memory| {
+        let mut bytes = vec![0; memory.length() as usize];
+        memory.read(0, &mut bytes)?;
+        format_elements(&row, &bytes, count)
+    })?;
+    let element =
+        |it: &str| serde_json::from_str(it).ok().filter(Json::is_number).unwrap_or_else(|| it.into());
+    Ok(text.split_whitespace().map(element).collect())
 }
 
 /// Prints all values with their indices: `result[0]: i32=7`.

@@ -1,12 +1,14 @@
 //! `iree-check-module`: runs the tests that a module exports.
 
 use std::io::IsTerminal;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use rehal_base::{Error, Result, StatusCode, plural};
+use rehal_base::{Error, Result, StatusCode, TextWriter, plural};
 use rehal_session::{ModuleTest, ModuleTests};
+use serde::Serialize;
 
 use super::compiler_flags::COMPILING;
+use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, with_devices};
 use crate::gtest::{self, GTEST, Suite, Test};
 use crate::kernel_recording::KERNEL_RECORDING;
@@ -14,6 +16,7 @@ use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
 use crate::program;
 use crate::program::flags::{MODULES, RECORDING};
+use crate::report::{FailureError, Subject};
 use crate::{Invocation, Operands, Tool, advice, devices, output};
 
 /// See the [module](self).
@@ -49,10 +52,15 @@ const EXPECT_FAILURE: Flag<bool> = Flag::switch(
     "Inverts the exit status: succeeds if a test fails, and fails if all tests pass.",
 );
 
-const CHECK: Group = Group { title: "Check", flags: &[&EXPECT_FAILURE] };
+const CHECK: Group = Group { title: "Check", flags: &[&EXPECT_FAILURE, &FORMAT] };
+
+const FORMAT: Flag<Format> =
+    report_format::flag("text: as GoogleTest prints it. json: an object with the tests, on a line.");
 
 /// The tests to run, and how to run them.
-struct Options {
+struct Options<'i> {
+    /// To print JSON.
+    reporting: Option<&'i Invocation>,
     program: program::Options,
     expect_failure: bool,
     gtest: gtest::Options,
@@ -61,10 +69,12 @@ struct Options {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
+    let format = report_format::beside_files(flags, &FORMAT)?;
     let profiling = profiling::Options::from_flags(flags)?;
     let mut program = program::Options::from_flags(flags)?;
     program.program.profiling = profiling.map(|profiling| profiling.profiling);
     let options = Options {
+        reporting: Some(invocation).filter(|_| matches!(format, Format::Json)),
         gtest: gtest::Options::new(flags, std::io::stdout().is_terminal(), now)?,
         program,
         expect_failure: flags.get(&EXPECT_FAILURE),
@@ -73,7 +83,22 @@ fn run(invocation: &Invocation) -> Result<()> {
 }
 
 /// Turns the number of failed tests into an exit status.
-fn report(options: &Options, outcome: Result<usize>) -> Result<()> {
+fn report(options: &Options<'_>, outcome: Result<usize>) -> Result<()> {
+    if let Some(invocation) = options.reporting {
+        let failed = match outcome {
+            Err(error) if options.expect_failure => {
+                output::note(&advice::report(&error));
+                let error = Some(FailureError::new(&error));
+                let checked = Checked { expects_failure: true, error, ..Checked::default() };
+                return output::print(&invocation.line(SCHEMA, &checked, Subject::default())?);
+            }
+            outcome => outcome?,
+        };
+        if (failed == 0) == options.expect_failure {
+            invocation.set_status(1);
+        }
+        return Ok(());
+    }
     if options.expect_failure {
         return match outcome {
             Ok(0) => Err(Error::new(StatusCode::Unknown, "Test passed but expected failure")
@@ -96,10 +121,17 @@ fn report(options: &Options, outcome: Result<usize>) -> Result<()> {
 }
 
 /// Runs the tests; returns the number of failures.
-fn tests(options: &Options) -> Result<usize> {
+fn tests(options: &Options<'_>) -> Result<usize> {
     let modules = program::read_modules(&options.program)?;
     let tests = ModuleTests::new(&options.program.program, modules)?;
-    gtest::run(&suite(&tests), &options.gtest, &mut output::stdout()?, |name: &String| {
+    let suite = suite(&tests);
+    let mut ran: Vec<Ran> = Vec::new();
+    let mut out = match options.reporting {
+        Some(_) => TextWriter::new(std::io::sink(), false),
+        None => output::stdout()?,
+    };
+    let failed = gtest::run(&suite, &options.gtest, &mut out, |name: &String| {
+        let since = Instant::now();
         let outcome = tests.run(name);
         if let (Some(kernels), Some(capture)) = (&options.program.kernels, tests.capture_of(name)) {
             kernels.add_capture(capture);
@@ -111,8 +143,51 @@ fn tests(options: &Options) -> Result<usize> {
         profiling::print_statistics(&statistics);
         let mut found = outcome.failures;
         found.extend(outcome.error.map(|error| format!("{name}: Failure\n{}", advice::report(&error))));
+        if options.reporting.is_some() {
+            let time_ns = since.elapsed().as_nanos() as u64;
+            ran.push(Ran { name: name.clone(), passed: found.is_empty(), time_ns, failures: found.clone() });
+        }
         found
-    })
+    })?;
+    if let Some(invocation) = options.reporting {
+        let selected: Vec<_> =
+            suite.matching(&options.gtest).map(|index| &*suite.tests[index].name).collect();
+        let expects_failure = options.expect_failure;
+        let checked = Checked {
+            module: Some(&suite.name),
+            selected,
+            expects_failure,
+            failed_count: Some(failed),
+            error: None,
+            tests: ran,
+        };
+        output::print(&invocation.line(SCHEMA, &checked, Subject::default())?)?;
+    }
+    Ok(failed)
+}
+
+const SCHEMA: &str = "rehal.check_module/1";
+
+/// What the tests of a module did.
+#[derive(Default, Serialize)]
+struct Checked<'t> {
+    module: Option<&'t str>,
+    /// Those that the filter selects, also if they are not run.
+    selected: Vec<&'t str>,
+    expects_failure: bool,
+    /// Null if an error prevented the tests, as expected.
+    failed_count: Option<usize>,
+    error: Option<FailureError<'t>>,
+    /// Those that ran, in order: several times with --gtest_repeat.
+    tests: Vec<Ran>,
+}
+
+#[derive(Serialize)]
+struct Ran {
+    name: String,
+    passed: bool,
+    time_ns: u64,
+    failures: Vec<String>,
 }
 
 /// The tests as a GoogleTest suite.

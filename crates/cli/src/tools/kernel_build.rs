@@ -3,10 +3,13 @@
 use std::ffi::OsString;
 
 use rehal_base::{Error, Result};
-use rehal_session::{CompilerOptions, build_kernel};
+use rehal_session::{CompilerOptions, ElfCode, FunctionCode, build_kernel};
+use serde::Serialize;
 
-use crate::flags::{Group, List};
+use super::report_format::{self, Format};
+use crate::flags::{Flag, Group, List};
 use crate::output_file::{OUTPUT, OutputFile};
+use crate::report::Subject;
 use crate::{Invocation, Operands, Tool, interrupts, output};
 
 /// See the [module](self).
@@ -43,10 +46,15 @@ const COMPILER_FLAG: List<OsString> = List::parsed(
     "Passes an argument to the compiler, after those that are always passed. May be repeated.",
 );
 
-const BUILD: Group = Group { title: "Library", flags: &[&OUTPUT, &COMPILER_FLAG] };
+const BUILD: Group = Group { title: "Library", flags: &[&OUTPUT, &COMPILER_FLAG, &FORMAT] };
+
+const FORMAT: Flag<Format> = report_format::flag(
+    "text: what the compiler prints, on standard error. json: an object about the library.",
+);
 
 fn run(invocation: &Invocation) -> Result<()> {
     let source = invocation.operand();
+    let format = report_format::beside_files(&invocation.flags, &FORMAT)?;
     let output = OutputFile::from_flags(&invocation.flags, "kernel.so")?;
     let mut options = CompilerOptions::default();
     options.flags = invocation.flags.list(&COMPILER_FLAG);
@@ -57,5 +65,44 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
     output.write(|sink| {
         sink.write_all(&library.bytes).map_err(|error| Error::io("writing the library", &error))
-    })
+    })?;
+    let Format::Json = format else { return Ok(()) };
+    // A library may make its table when it runs.
+    let functions = ElfCode::read(&library.bytes).ok().map(|it| it.functions);
+    let built = BuildReport {
+        path: output.path().display().to_string(),
+        source: source.display().to_string(),
+        length: library.bytes.len(),
+        functions: functions.map(|all| all.into_iter().map(Built::from).collect()),
+        called_once: &library.called_once,
+        messages: &library.messages,
+    };
+    output::print(&invocation.line("rehal.kernel.build/1", &built, Subject::default())?)
+}
+
+/// A library.
+#[derive(Serialize)]
+struct BuildReport<'l> {
+    path: String,
+    source: String,
+    length: usize,
+    /// Null if the file does not tell.
+    functions: Option<Vec<Built>>,
+    /// The functions of which a dispatch needs one workgroup.
+    called_once: &'l [String],
+    /// What the compiler printed.
+    messages: &'l str,
+}
+
+#[derive(Serialize)]
+struct Built {
+    name: String,
+    address: u64,
+    length: u64,
+}
+
+impl From<FunctionCode> for Built {
+    fn from(it: FunctionCode) -> Self {
+        Self { name: it.name, address: it.start, length: it.end - it.start }
+    }
 }

@@ -3,13 +3,16 @@
 use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
-use rehal_session::{CrashReports, KernelOptions, Kernels, Replay};
+use rehal_session::{CrashReports, KernelOptions, KernelRecords, Kernels, Replay};
+use serde::Serialize;
 
 use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};
+use super::report_format::{self, Format};
 use super::{function_flags, replay_flags};
 use crate::flags::{Access, Flag, Group, with_devices};
 use crate::kernel_recording::{MAX_MEMORY, Recording, Report, file_name};
-use crate::{Invocation, Operands, Tool, captures, devices};
+use crate::report::Subject;
+use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
 pub const KERNEL_RECORD: Tool = Tool {
@@ -103,8 +106,13 @@ const RECORD: Group = Group {
         &replay_flags::SUBSTITUTION,
         &WORKGROUPS,
         &replay_flags::RECOVER,
+        &FORMAT,
     ],
 };
+
+const FORMAT: Flag<Format> = report_format::flag(
+    "text: the report, if --report asks for it. json: an object with the kernels, and no other report on standard output.",
+);
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
@@ -112,9 +120,14 @@ fn run(invocation: &Invocation) -> Result<()> {
         return Err(Error::invalid_argument("--directory is missing")
             .advise("name the directory to record into: -o kernels"));
     };
+    let format = flags.get(&FORMAT);
+    let report = match format {
+        Format::Text => Report::new(flags.get(&REPORT), flags.get(&REPORT_FILENAME)),
+        Format::Json => Report::new(false, flags.get(&REPORT_FILENAME).filter(|it| it != "-")),
+    };
     let recording = Recording {
         directory,
-        report: Report::new(flags.get(&REPORT), flags.get(&REPORT_FILENAME)),
+        report,
         has_output: flags.get(&RECORD_OUTPUT),
         memory_limit_bytes: flags.get(&MEMORY_SIZE),
         force: flags.get(&FORCE),
@@ -135,12 +148,42 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut kernels = KernelOptions::default();
     kernels.function = function_flags::pattern(flags, &FUNCTION, &plan)?;
     let replay = Replay::new(plan, &devices.open()?, &replaying)?;
-    let count = recording.record(&replay, &kernels)?;
-    if count == 0 {
+    let records = recording.record(&replay, &kernels)?;
+    if records.kernels.is_empty() {
         // Fails if none matches, and names those that there are.
         Kernels::from_plan(replay.plan(), &kernels)?;
         let advice = "name a capture with dispatches; `rehal info` counts them";
         return Err(Error::not_found("no kernel to record").advise(advice));
     }
-    Ok(())
+    let Format::Json = format else { return Ok(()) };
+    let subject = Subject { capture: Some(capture.bytes()), devices: Some(replay.devices()) };
+    output::print(&invocation.line("rehal.kernel.record/1", &RecordReport::new(&records), subject)?)
+}
+
+/// What was recorded.
+#[derive(Serialize)]
+struct RecordReport<'r> {
+    directory: String,
+    kernels: Vec<RecordRow<'r>>,
+}
+
+#[derive(Serialize)]
+struct RecordRow<'r> {
+    descriptor: &'r str,
+    function: &'r str,
+    /// The mean of a dispatch.
+    time_ns: u64,
+    dispatch_count: u64,
+}
+
+impl<'r> RecordReport<'r> {
+    fn new(records: &'r KernelRecords) -> Self {
+        let rows = records.kernels.iter().map(|it| RecordRow {
+            descriptor: &it.file,
+            function: &it.name,
+            time_ns: it.time_ns,
+            dispatch_count: it.occurrences,
+        });
+        Self { directory: records.directory.display().to_string(), kernels: rows.collect() }
+    }
 }

@@ -8,14 +8,18 @@ use rehal_base::{Context, ElementType, Error, Result, StatusCode};
 use rehal_bench::Monitor;
 use rehal_bench::stats::{self, Interval};
 use rehal_session::{
-    CrashReports, Device, DeviceOptions, ElementTypeRule, KernelFiles, KernelReplay, KernelReplayOptions,
-    RecordingOptions, SnapshotDifference, type_in_name,
+    CrashReports, Device, DeviceOptions, ElementDifference, ElementTypeRule, KernelFiles, KernelReplay,
+    KernelReplayOptions, RecordingOptions, SnapshotDifference, type_in_name,
 };
+use serde::Serialize;
+
+use super::report_format::{self, Format};
 
 use crate::flags::{Flag, Group, Refusal, optional_number, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::output::{self, escaped};
 use crate::output_file::OutputFile;
+use crate::report::Subject;
 use crate::{Invocation, Operands, Tool, devices};
 
 /// See the [module](self).
@@ -103,8 +107,20 @@ const DEVICE_ID: Flag<Option<usize>> = Flag::parsed(
 
 const REPLAY: Group = Group {
     title: "Replay",
-    flags: &[&REPETITIONS, &VERIFY, &ELEMENT_TYPE, &SAVE_OUTPUT, &NUM_TEAMS, &NUM_THREADS, &DEVICE_ID],
+    flags: &[
+        &REPETITIONS,
+        &VERIFY,
+        &ELEMENT_TYPE,
+        &SAVE_OUTPUT,
+        &NUM_TEAMS,
+        &NUM_THREADS,
+        &DEVICE_ID,
+        &FORMAT,
+    ],
 };
+
+const FORMAT: Flag<Format> =
+    report_format::flag("text: a line for each repetition. json: an object with all kernels, on a line.");
 
 /// How printed lines begin.
 const PREFIX: &str = "[rehal kernel replay]";
@@ -122,21 +138,81 @@ fn run(invocation: &Invocation) -> Result<()> {
         )
         .advise("record the replay of one descriptor"));
     }
+    let is_text = matches!(invocation.flags.get(&FORMAT), Format::Text);
+    let mut kernels = Vec::new();
     for path in paths {
-        if paths.len() > 1 {
+        if paths.len() > 1 && is_text {
             output::print(&format!("{PREFIX} {}\n", path.display()))?;
         }
         let outcome = run_one(invocation, path);
-        outcome.map_err(|error| match paths.len() {
+        kernels.push(outcome.map_err(|error| match paths.len() {
             1 => error,
             _ => error.context(format!("'{}'", path.display())),
-        })?;
+        })?);
     }
-    Ok(())
+    match is_text {
+        true => Ok(()),
+        false => {
+            let report = serde_json::json!({ "kernels": kernels });
+            output::print(&invocation.line("rehal.kernel.replay/1", &report, Subject::default())?)
+        }
+    }
+}
+
+/// What a recorded kernel did.
+#[derive(Serialize)]
+struct Replayed {
+    descriptor: String,
+    function: String,
+    workgroup_count: [u32; 3],
+    times_ns: Vec<f64>,
+    median_ns: f64,
+    /// Null of few repetitions.
+    median_interval_ns: Option<Interval>,
+    /// Whether it wrote what is recorded; null without --verify.
+    is_verified: Option<bool>,
+    /// In the last repetition.
+    differences: Vec<Differing>,
+    /// Where the memory after it was written.
+    output: Option<String>,
+}
+
+/// What differs from the record.
+#[derive(Serialize)]
+struct Differing {
+    /// Null of what is outside of the bindings.
+    binding: Option<u32>,
+    aliases: Vec<u32>,
+    offset: u64,
+    length: u64,
+    allocation_offset: u64,
+    different_bytes: u64,
+    element_type: Option<String>,
+    compared_count: u64,
+    different_count: u64,
+    /// The first that differ.
+    elements: Vec<ElementDifference>,
+}
+
+impl From<SnapshotDifference> for Differing {
+    fn from(it: SnapshotDifference) -> Self {
+        Self {
+            binding: it.binding,
+            aliases: it.aliases,
+            offset: it.different.offset,
+            length: it.different.length,
+            allocation_offset: it.allocation_offset,
+            different_bytes: it.different_bytes,
+            element_type: it.element_type.map(|it| it.to_string()),
+            compared_count: it.elements.compared_count,
+            different_count: it.elements.different_count,
+            elements: it.elements.first,
+        }
+    }
 }
 
 /// Runs the kernel of a descriptor.
-fn run_one(invocation: &Invocation, path: &Path) -> Result<()> {
+fn run_one(invocation: &Invocation, path: &Path) -> Result<Replayed> {
     let flags = &invocation.flags;
     let files = KernelFiles::open(path).advise(
         || "name a descriptor that `rehal kernel record` has written, with its other files beside it",
@@ -148,7 +224,11 @@ fn run_one(invocation: &Invocation, path: &Path) -> Result<()> {
     devices.guard_buffers();
     let mut recording = None;
     let kernels = ProgramRecording::from_flags(flags, &mut recording);
-    ProgramRecording::run(kernels.as_ref(), &devices, || replay(invocation, path, files, &devices, recording))
+    let mut replayed = None;
+    ProgramRecording::run(kernels.as_ref(), &devices, || {
+        replay(invocation, path, files, &devices, recording).map(|it| replayed = Some(it))
+    })?;
+    replayed.ok_or_else(|| Error::new(StatusCode::Internal, "a kernel that ran has times"))
 }
 
 /// Runs the kernel, recorded as a program is if its dispatches are to be recorded.
@@ -158,7 +238,7 @@ fn replay(
     files: KernelFiles,
     devices: &DeviceOptions,
     recording: Option<RecordingOptions>,
-) -> Result<()> {
+) -> Result<Replayed> {
     let _reports = CrashReports::install();
     let base = devices.open()?;
     let recorder = recording.as_ref().map(RecordingOptions::create).transpose()?;
@@ -172,11 +252,20 @@ fn replay(
     let outcome = repeat(invocation, descriptor, files, &devices.devices()[index]);
     let closed =
         recorder.map_or(Ok(()), |recorder| recorder.close().context(|| "closing the capture".into()));
-    outcome.and(closed)
+    outcome.and_then(|replayed| closed.map(|()| replayed))
 }
 
-fn repeat(invocation: &Invocation, descriptor: &Path, files: KernelFiles, device: &Device) -> Result<()> {
+fn repeat(
+    invocation: &Invocation,
+    descriptor: &Path,
+    files: KernelFiles,
+    device: &Device,
+) -> Result<Replayed> {
     let flags = &invocation.flags;
+    let print = |text: &str| match flags.get(&FORMAT) {
+        Format::Text => output::print(text),
+        Format::Json => Ok(()),
+    };
     let verifies = flags.get(&VERIFY);
     let path = files.replay_output();
     let output = match flags.get(&SAVE_OUTPUT) {
@@ -201,30 +290,42 @@ fn repeat(invocation: &Invocation, descriptor: &Path, files: KernelFiles, device
         replay.restore()?;
         let time = replay.run()?;
         times.push(time.as_nanos() as f64);
-        output::print(&format!("{PREFIX} Replay time ({repetition}): {} ns{samples}\n", time.as_nanos()))?;
+        print(&format!("{PREFIX} Replay time ({repetition}): {} ns{samples}\n", time.as_nanos()))?;
         if verifies {
             differences = replay.compare(element_type)?;
             if !differences.is_empty() {
-                output::print(&report(&replay, &differences, repetition))?;
+                print(&report(&replay, &differences, repetition))?;
                 break;
             }
         }
     }
-    if let Some(output) = output {
+    if let Some(output) = &output {
         output.write(|sink| replay.write_memory(sink))?;
     }
-    if !differences.is_empty() {
+    let replayed = Replayed {
+        descriptor: descriptor.display().to_string(),
+        function: replay.files().descriptor().name.clone(),
+        workgroup_count: replay.workgroup_count(),
+        median_ns: stats::median(&times),
+        median_interval_ns: stats::median_interval(&times, 0.05),
+        is_verified: verifies.then_some(differences.is_empty()),
+        differences: differences.into_iter().map(Differing::from).collect(),
+        output: output.map(|it| it.path().display().to_string()),
+        times_ns: times,
+    };
+    if !replayed.differences.is_empty() {
         invocation.set_status(DIFFERENT);
-        return Ok(());
+        return Ok(replayed);
     }
     if repetitions > 1 {
-        output::print(&summary(&times))?;
+        print(&summary(&replayed.times_ns))?;
         monitor.end().warnings.iter().for_each(|it| output::note(&format!("***WARNING*** {it}")));
     }
-    output::print(&match verifies {
+    print(&match verifies {
         true => format!("{PREFIX} Replay done, device memory verified\n"),
         false => format!("{PREFIX} Replay done, verification skipped\n"),
-    })
+    })?;
+    Ok(replayed)
 }
 
 /// The median of several times, in nanoseconds.

@@ -3,13 +3,19 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rehal_base::{Context, Error, Result, StatusCode};
-use rehal_session::{CrashReports, KernelLanguage, KernelOptions, Kernels, Replay};
+use rehal_base::{Context, Error, Range, Result, StatusCode};
+use rehal_session::{
+    CrashReports, Interval, KernelLanguage, KernelOptions, Kernels, ObservedBinding, ObservedKernel,
+    ObservedShape, Replay,
+};
+use serde::Serialize;
 
+use super::report_format::{self, Format};
 use super::{function_flags, replay_flags};
 use crate::flags::{Flag, Group, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output_file::{OUTPUT, OutputFile};
+use crate::report::Subject;
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
@@ -68,8 +74,13 @@ const STUB: Group = Group {
         &replay_flags::FILE_REMAP,
         &replay_flags::FILE_WRITES,
         &replay_flags::RECOVER,
+        &FORMAT,
     ],
 };
+
+const FORMAT: Flag<Format> = report_format::flag(
+    "text: nothing but the file. json: an object with what was observed, as the file's comment has it.",
+);
 
 /// How many replays are timed, unless they take longer.
 const REPLAYS: u64 = 32;
@@ -78,6 +89,7 @@ const MAX_TIME: Duration = Duration::from_secs(1);
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let path = invocation.operand();
+    let format = report_format::beside_files(flags, &FORMAT)?;
     let output = OutputFile::from_flags(flags, "kernel.c")?;
     let (language, file) = match flags.get(&OUTPUT) {
         Some(file) if file.as_os_str() != "-" => (KernelLanguage::from_path(&file), file),
@@ -124,9 +136,106 @@ fn run(invocation: &Invocation) -> Result<()> {
     output.write(|sink| {
         sink.write_all(text.as_bytes()).map_err(|error| Error::io("writing the stub", &error))
     })?;
+    if let Format::Json = format {
+        let devices = replayed.as_ref().map(Replay::devices);
+        let subject = Subject { capture: Some(capture.bytes()), devices };
+        output::print(&invocation.line(
+            "rehal.kernel.stub/1",
+            &StubReport::new(&kernel, &output),
+            subject,
+        )?)?;
+    }
     match replayed {
         Some(replay) => Recording::of_capture(recording.as_ref(), Some(function), || Ok(replay)),
         None => Ok(()),
+    }
+}
+
+/// What was written, and what was observed for it.
+#[derive(Serialize)]
+struct StubReport<'k> {
+    path: String,
+    function: &'k str,
+    executables: &'k [u64],
+    format: &'k str,
+    signature: Signature,
+    specialization_constants: &'k [u32],
+    shapes: Vec<Shape<'k>>,
+}
+
+#[derive(Serialize)]
+struct Signature {
+    constants: u16,
+    bindings: u16,
+    parameters: u16,
+    workgroup_size: [u32; 3],
+    flags: u64,
+}
+
+/// Dispatches with the same workgroups, constants and bindings. What is not known is null.
+#[derive(Serialize)]
+struct Shape<'k> {
+    record: u32,
+    count: u64,
+    workgroup_count: Option<[u32; 3]>,
+    dynamic_local_memory: u32,
+    constants: &'k [u32],
+    time_ns: Option<u64>,
+    interval_ns: Option<Interval>,
+    sample_count: u64,
+    bindings: Vec<Binding>,
+}
+
+#[derive(Serialize)]
+struct Binding {
+    length: u64,
+    alias_of: Option<u32>,
+    is_written: Option<bool>,
+    changed: Option<Changed>,
+}
+
+/// From the first to the last byte that changed.
+#[derive(Serialize)]
+struct Changed {
+    offset: u64,
+    length: u64,
+}
+
+impl<'k> StubReport<'k> {
+    fn new(kernel: &'k ObservedKernel, output: &OutputFile) -> Self {
+        let binding = |it: &ObservedBinding| Binding {
+            length: it.length,
+            alias_of: it.alias_of,
+            is_written: it.is_written,
+            changed: it.changed.map(|Range { offset, length }| Changed { offset, length }),
+        };
+        let shape = |it: &'k ObservedShape| Shape {
+            record: it.record,
+            count: it.count,
+            workgroup_count: it.workgroup_count,
+            dynamic_local_memory: it.dynamic_local_memory,
+            constants: &it.constants,
+            time_ns: it.time_ns,
+            interval_ns: it.interval_ns,
+            sample_count: it.sample_count,
+            bindings: it.bindings.iter().map(binding).collect(),
+        };
+        let function = &kernel.function;
+        Self {
+            path: output.path().display().to_string(),
+            function: &function.name,
+            executables: &kernel.executable_ids,
+            format: &kernel.format,
+            signature: Signature {
+                constants: function.constant_count,
+                bindings: function.binding_count,
+                parameters: function.parameter_count,
+                workgroup_size: function.workgroup_size,
+                flags: function.flags,
+            },
+            specialization_constants: &kernel.specialization_constants,
+            shapes: kernel.shapes.iter().map(shape).collect(),
+        }
     }
 }
 

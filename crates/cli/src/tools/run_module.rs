@@ -6,17 +6,19 @@ use std::path::PathBuf;
 
 use rehal_base::{Context, Error, Remedy, Result};
 use rehal_session::{Function, Program, Worker};
+use serde::Serialize;
 
 use super::compiler_flags::COMPILING;
+use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, streamed, with_devices};
 use crate::kernel_recording::KERNEL_RECORDING;
 use crate::output_file::OutputFile;
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS, values};
-use crate::program::{self, ResultOptions, Results};
-use crate::report::FailureError;
-use crate::{Invocation, Operands, Tool, devices, output};
+use crate::program::{self, ResultOptions, ResultRow, Results};
+use crate::report::{FailureError, Subject};
+use crate::{Invocation, Operands, Tool, advice, devices, output};
 
 /// See the [module](self).
 pub const RUN_MODULE: Tool = Tool {
@@ -71,10 +73,16 @@ const INSTRUMENT_FILE: Flag<Option<PathBuf>> = Flag::path(
 )
 .files(streamed);
 
-const RUN: Group = Group { title: "Run", flags: &[&FUNCTION, &INPUT, &PRINT_STATISTICS, &INSTRUMENT_FILE] };
+const RUN: Group =
+    Group { title: "Run", flags: &[&FUNCTION, &INPUT, &PRINT_STATISTICS, &INSTRUMENT_FILE, &FORMAT] };
+
+const FORMAT: Flag<Format> =
+    report_format::flag("text: the name of the function, and its results. json: an object on a line.");
 
 /// The function to call, and what to do with its results.
-struct Options {
+struct Options<'i> {
+    /// To print JSON.
+    reporting: Option<&'i Invocation>,
     program: program::Options,
     /// `None` for the only function.
     function: Option<String>,
@@ -86,6 +94,7 @@ struct Options {
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
+    let format = report_format::beside_files(flags, &FORMAT)?;
     let results = ResultOptions::from_flags(flags)?;
     let instrument_file = flags.get(&INSTRUMENT_FILE);
     let instrument_file =
@@ -94,6 +103,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut program = program::Options::from_flags(flags)?;
     program.inputs = values(flags, &INPUT);
     let options = Options {
+        reporting: Some(invocation).filter(|_| matches!(format, Format::Json)),
         program,
         function: flags.get(&FUNCTION),
         results,
@@ -113,7 +123,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 }
 
 /// Refuses the flags of one call: a process that asks for calls passes inputs, and receives results.
-fn check_served(options: &Options) -> Result<()> {
+fn check_served(options: &Options<'_>) -> Result<()> {
     let results = &options.results;
     let given = [
         ("function", options.function.is_some()),
@@ -129,7 +139,7 @@ fn check_served(options: &Options) -> Result<()> {
 }
 
 /// Keeps a program loaded for the calls of another process.
-fn serve(options: &Options, worker: &Worker) -> Result<()> {
+fn serve(options: &Options<'_>, worker: &Worker) -> Result<()> {
     let program = program::load(&options.program)?;
     let profiling = profiling::Session::begin(options.profiling.as_ref(), program.devices());
     let outcome = profiling.and_then(|profiling| profiling.end(asked::serve(worker, &program)));
@@ -140,7 +150,7 @@ fn serve(options: &Options, worker: &Worker) -> Result<()> {
     program::close(program, outcome, options.print_statistics)
 }
 
-fn run_function(options: &Options) -> Result<()> {
+fn run_function(options: &Options<'_>) -> Result<()> {
     let program = program::load(&options.program)?;
     let function = program::function(&program, options.function.as_deref());
     let is_found = function.is_ok();
@@ -158,10 +168,12 @@ fn run_function(options: &Options) -> Result<()> {
     }
 }
 
-fn call(options: &Options, program: &Program, function: &Function) -> Result<()> {
+fn call(options: &Options<'_>, program: &Program, function: &Function) -> Result<()> {
     let inputs = program.inputs(function, &options.program.inputs)?;
     let wanted = Results::for_function(function, &options.results)?;
-    output::print(&format!("EXEC @{}\n", function.name()))?;
+    if options.reporting.is_none() {
+        output::print(&format!("EXEC @{}\n", function.name()))?;
+    }
     let profiling = profiling::Session::begin(options.profiling.as_ref(), program.devices())?;
     let called = program::call(program, function, inputs);
     let (called, failure) = match called {
@@ -174,5 +186,37 @@ fn call(options: &Options, program: &Program, function: &Function) -> Result<()>
         program::write_instruments(program, output)?;
     }
     program.to_host(&mut results)?;
-    wanted.finish(&results)
+    match options.reporting {
+        Some(invocation) => {
+            report(invocation, program, function, &wanted.rows(&results)?, wanted.are_compared())
+        }
+        None => wanted.finish(&results),
+    }
+}
+
+/// Prints what a function returned. Results that differ from the expected ones are an exit status, and a
+/// message on standard error: the report says how.
+fn report(
+    invocation: &Invocation,
+    program: &Program,
+    function: &Function,
+    results: &[ResultRow],
+    are_compared: bool,
+) -> Result<()> {
+    #[derive(Serialize)]
+    struct Called<'r> {
+        function: &'r str,
+        /// Null unless results are compared.
+        are_as_expected: Option<bool>,
+        results: &'r [ResultRow],
+    }
+    let are_as_expected = are_compared.then(|| results.iter().all(|it| it.difference.is_none()));
+    let called = Called { function: function.name(), are_as_expected, results };
+    let subject = Subject { capture: None, devices: program.devices() };
+    output::print(&invocation.line("rehal.run_module/1", &called, subject)?)?;
+    if are_as_expected == Some(false) {
+        output::note(&advice::report(&program::differ()));
+        invocation.set_status(1);
+    }
+    Ok(())
 }

@@ -6,17 +6,20 @@ use std::path::PathBuf;
 use rehal_base::{Error, Result};
 use rehal_session::{
     Answer, CaptureFile, CrashReports, DEFAULT_BYTES_LIMIT, Dialogue, HostReadLog, LedgerWriter, Observer,
-    Question, RecordLocation, ReplayQuestions,
+    Question, RecordLocation, Replay, ReplayQuestions,
 };
+use serde::Serialize;
+use serde_json::Value;
 
 use super::compiler_flags::{COMPILING, WORKGROUPS};
+use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
 use crate::flags::{Flag, Group, streamed, with_devices};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::output_file::OutputFile;
 use crate::profiling::{self, PROFILING};
 use crate::progress::Progress;
-use crate::report::FailureError;
+use crate::report::{FailureError, Subject};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
@@ -89,14 +92,20 @@ const REPLAY: Group = Group {
         &HOST_READS,
         &HOST_READS_LIMIT,
         &replay_flags::RECOVER,
+        &FORMAT,
     ],
 };
+
+const FORMAT: Flag<Format> =
+    report_format::flag("text: nothing on success. json: an object with the host reads, on a line.");
 
 /// Memory for host reads that are not yet written.
 const READS_BUFFER_BYTES: usize = 64 << 10;
 
 /// The capture to replay, and the output of host reads.
-struct Options {
+struct Options<'i> {
+    /// To print JSON.
+    reporting: Option<&'i Invocation>,
     replay: replay_flags::Options,
     host_reads: Option<OutputFile>,
     host_reads_limit_bytes: usize,
@@ -121,9 +130,12 @@ fn run(invocation: &Invocation) -> Result<()> {
 
 fn run_with(invocation: &Invocation, dialogue: Option<Dialogue>) -> Result<()> {
     let flags = &invocation.flags;
+    let format = report_format::beside_files(flags, &FORMAT)?;
     let host_reads = flags.get(&HOST_READS);
     let host_reads = host_reads.map(|path| OutputFile::new(HOST_READS.name(), path)).transpose()?;
     let mut options = Options {
+        // What is asked of a worker is its answer.
+        reporting: Some(invocation).filter(|_| matches!(format, Format::Json) && dialogue.is_none()),
         replay: replay_flags::Options::from_invocation(invocation)?,
         host_reads_limit_bytes: flags.get(&HOST_READS_LIMIT),
         ledger: ledger_flags::Options::from_flags(flags)?,
@@ -135,7 +147,7 @@ fn run_with(invocation: &Invocation, dialogue: Option<Dialogue>) -> Result<()> {
     replay(&options, dialogue)
 }
 
-fn replay(options: &Options, dialogue: Option<Dialogue>) -> Result<()> {
+fn replay(options: &Options<'_>, dialogue: Option<Dialogue>) -> Result<()> {
     // Before any file is created, which is as private as the capture.
     let capture = captures::open(&options.replay.path, &options.replay.capture)?;
     let Some(ledger) = &options.ledger else { return observe(&capture, options, None, dialogue) };
@@ -145,7 +157,7 @@ fn replay(options: &Options, dialogue: Option<Dialogue>) -> Result<()> {
 
 fn observe(
     capture: &CaptureFile,
-    options: &Options,
+    options: &Options<'_>,
     ledger: Option<(&ledger_flags::Options, &mut dyn Write)>,
     mut dialogue: Option<Dialogue>,
 ) -> Result<()> {
@@ -161,6 +173,8 @@ fn observe(
         }
         None => None,
     };
+    let mut reported =
+        options.reporting.map(|_| HostReadLog::new(Vec::new(), options.host_reads_limit_bytes));
     let mut steps = Steps::new(replay.plan().step_count(), reports);
     let mut ledger = ledger
         .map(|(options, sink)| LedgerWriter::new(sink, replay.plan(), options.ledger.clone()))
@@ -172,6 +186,9 @@ fn observe(
     }
     if let Some(reads) = &mut reads {
         observers.push(reads);
+    }
+    if let Some(reported) = &mut reported {
+        observers.push(reported);
     }
     if let Some(dialogue) = &mut dialogue {
         dialogue.begin(replay.plan())?;
@@ -189,7 +206,30 @@ fn observe(
         Some(output) => output.finish(outcome),
         None => outcome,
     };
-    recorded.report(outcome)
+    recorded.report(outcome)?;
+    match options.reporting.zip(reported) {
+        Some((invocation, reads)) => report(invocation, &replay, &reads.finish()?),
+        None => Ok(()),
+    }
+}
+
+/// Prints what a replay did.
+fn report(invocation: &Invocation, replay: &Replay, reads: &[u8]) -> Result<()> {
+    #[derive(Serialize)]
+    struct Replayed {
+        step_count: usize,
+        skipped_count: u64,
+        host_reads: Vec<Value>,
+    }
+    let plan = replay.plan();
+    let host_reads = serde_json::Deserializer::from_slice(reads).into_iter().collect::<Result<_, _>>();
+    let replayed = Replayed {
+        step_count: plan.step_count(),
+        skipped_count: plan.skipped_count(),
+        host_reads: host_reads.map_err(|error| Error::io("reading host reads", &error.into()))?,
+    };
+    let subject = Subject { capture: Some(plan.capture()), devices: Some(replay.devices()) };
+    output::print(&invocation.line("rehal.run/1", &replayed, subject)?)
 }
 
 /// Notes operations that had failed at capture, as they are skipped.
