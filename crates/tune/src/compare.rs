@@ -89,6 +89,7 @@ pub struct CompareOptions {
     /// Whether a wrong kernel is timed.
     pub times_wrong: bool,
     /// Called between batches of timed pairs. If it ends the timing, what is known is returned.
+    #[doc(hidden)]
     pub pulse: Pulse,
 }
 

@@ -57,6 +57,7 @@ pub struct VerifyOptions {
     pub max_differences: usize,
     /// Called after each dispatch and host read. If it ends the verification, the outcome is of what was
     /// compared, and says so.
+    #[doc(hidden)]
     pub pulse: Pulse,
 }
 

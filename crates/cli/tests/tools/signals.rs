@@ -367,7 +367,7 @@ fn an_interrupted_slice_is_not_written() {
     print(&[&words[..], &call, &["--benchmark_min_time=6x"]].concat());
     let words = ["slice", "--device=local-sync", "--occurrence=5", "-o", &slice, &recorded];
     let ended = interrupted_at(&words, "slicing    [", "CANCELLED; interrupted at record #");
-    assert_eq!((ended.status, std::path::Path::new(&slice).exists()), (Some(1), false), "{ended:?}");
+    assert_eq!((ended.status, Path::new(&slice).exists()), (Some(1), false), "{ended:?}");
 }
 
 #[test]
