@@ -38,6 +38,7 @@ use rehal_tune::{
     Job, JobLimits, JobOutcome, JobProgram, KeptOutput, LocalRunner, Printed, Runner, TemporaryDirectory,
 };
 
+pub(crate) use cache::cache_directory;
 use cache::{CachedOutput, CompileCache};
 use identity::Identity;
 

@@ -134,9 +134,13 @@ pub struct Kernel {
 
 /// Bytes that a kernel binds at most if its accesses are watched: a signal for each page takes some
 /// microseconds.
-const MAX_WATCHED_BYTES: u64 = 64 << 20;
+const MAX_WATCHED_BYTES: u64 = 256 << 20;
 /// The same, of all kernels.
-const MAX_ALL_WATCHED_BYTES: u64 = 1 << 30;
+const MAX_ALL_WATCHED_BYTES: u64 = 4 << 30;
+/// The same, of kernels that are not [`COSTLY`].
+const MAX_CHEAP_WATCHED_BYTES: u64 = 1 << 30;
+/// The first kernels that take this part of the time are costly.
+const COSTLY: f64 = 0.95;
 /// The time at most that one dispatch of each kernel takes, in nanoseconds, if their accesses are watched.
 const MAX_WATCHED_NS: u64 = 2_000_000_000;
 
@@ -293,14 +297,18 @@ impl Kernels {
     /// Chooses the kernels of which it is cheap to see what they access, the costliest first: each page that
     /// is bound may cost a signal, and a dispatch is performed once more.
     fn choose_watched(&mut self) {
-        let (mut bytes, mut time_ns) = (0, 0);
+        let (mut bytes, mut time_ns, mut before_ns) = (0, 0, 0);
+        let costly_ns = (self.total_ns.unwrap_or(0) as f64 * COSTLY) as u64;
         for kernel in &mut self.kernels {
+            let max_bytes =
+                if before_ns < costly_ns { MAX_ALL_WATCHED_BYTES } else { MAX_CHEAP_WATCHED_BYTES };
+            before_ns += kernel.time_ns.unwrap_or(0);
             // Bytes that are bound twice cause one signal.
             let bound: u64 =
                 kernel.bindings.iter().filter(|it| it.alias_of.is_none()).map(|it| it.length).sum();
             let each_ns = kernel.time_ns.unwrap_or(0) / kernel.count.max(1);
             let fits = bound <= MAX_WATCHED_BYTES
-                && bound <= MAX_ALL_WATCHED_BYTES.saturating_sub(bytes)
+                && bound <= max_bytes.saturating_sub(bytes)
                 && each_ns <= MAX_WATCHED_NS.saturating_sub(time_ns);
             if fits {
                 (bytes, time_ns) = (bytes + bound, time_ns + each_ns);
@@ -341,6 +349,11 @@ impl Kernel {
     /// The bytes of the pages that the first dispatch accesses, each counted once; `None` if that is unknown.
     pub fn bytes_accessed(&self) -> Option<u64> {
         self.traffic?.accessed
+    }
+
+    /// All bytes that are bound to the first dispatch, each counted once; `None` if it was not run.
+    pub fn bytes_bound(&self) -> Option<u64> {
+        self.traffic.map(|it| it.bound)
     }
 
     /// Bytes per second at most, each counted once: of the pages that it accesses; if these are unknown, of
@@ -561,12 +574,18 @@ mod tests {
                 let bindings = vec![binding(None), binding(Some(0))];
                 Kernel { bindings, ..kernel(1, *bound, *time_ns) }
             };
-            let mut all = Kernels { kernels: kernels.iter().map(of).collect(), ..Kernels::default() };
+            let total_ns = kernels.iter().map(|it| it.1).sum();
+            let kernels = kernels.iter().map(of).collect();
+            let mut all = Kernels { kernels, total_ns: Some(total_ns), ..Kernels::default() };
             all.choose_watched();
             all.kernels.iter().map(|it| it.is_watched).collect::<Vec<_>>()
         };
         assert_eq!(watched(&[(MAX_WATCHED_BYTES, 1), (MAX_WATCHED_BYTES + 1, 1)]), [true, false]);
         assert_eq!(watched(&[(MAX_WATCHED_BYTES, 1); 17]), [&[true; 16][..], &[false]].concat());
+        // Of what takes little of the time, less is watched.
+        let mut all = [(MAX_WATCHED_BYTES, 0); 6];
+        all[0].1 = 1;
+        assert_eq!(watched(&all), [true, true, true, true, false, false]);
         assert_eq!(watched(&[(1, MAX_WATCHED_NS), (1, 1), (1, 0)]), [true, false, true]);
         // Each dispatch counts.
         assert_eq!(watched(&[(1, MAX_WATCHED_NS + 1)]), [false]);

@@ -12,6 +12,7 @@
 //!   which [`build_kernel`] compiles to a library that replaces the kernel in a replay.
 //! - [`KernelRecording`] writes each kernel of a replay as files that stand by themselves, which
 //!   [`KernelReplay`] runs.
+//! - A [`MachineRoof`] is what a device can do at most; [`Roofs`] say how near to that kernels come.
 //! - [`KernelComparer`] tells whether a replacement of a kernel computes the same, and whether it is faster.
 //! - [`LedgerWriter`] writes what a replay writes and reads into a ledger; [`verify_against`] compares a
 //!   replay with a [`Ledger`], [`verify_lockstep`] two replays with each other, [`watch_memory`] finds
@@ -52,6 +53,7 @@ mod program;
 mod record_table;
 mod records;
 mod reports;
+mod roof;
 mod scope_timer;
 mod static_memory;
 mod survey;
@@ -101,6 +103,7 @@ pub use program::{
 pub use record_table::{RecordTable, TextColumn, record_table};
 pub use records::{DispatchRow, RecordCheck, RecordFilter, RecordRow, Records};
 pub use reports::{ComparisonReport, DiffReport, Findings, Rows, VerifyReport, cache_name};
+pub use roof::{BytesSource, KernelRoof, MachineDescription, MachineRoof, RoofConditions, Roofs};
 pub use scope_timer::{ScopeTimer, dispatch_scope, find_scope};
 pub use static_memory::StaticMemoryWatch;
 pub use survey::{
@@ -141,6 +144,7 @@ pub use rehal_replay::{
     Selector, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, Substitute, Substitution, Validation,
     WatchBuffer, resolve_path,
 };
+pub use rehal_roof::{Bandwidth, CacheLevel, Peak, Rate};
 
 pub use rehal_bench::judge::{JudgeOptions, Side};
 pub use rehal_replay::{DataKind, NameKind, Rewritten};

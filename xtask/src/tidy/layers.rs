@@ -6,7 +6,7 @@ use super::{Problem, tree::Tree};
 const LAYERS: [&[&str]; 9] = [
     &["base", "interleave"],
     &["crash"],
-    &["hal", "vm", "capture", "profile", "params", "values", "bench"],
+    &["hal", "vm", "capture", "profile", "params", "values", "bench", "roof"],
     &["local", "vulkan", "cuda", "cts"],
     &["replay", "modules"],
     &["tune"],

@@ -29,6 +29,13 @@ const MAX_BYTES: u64 = 4 << 30;
 /// How long a file that is being written may take.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The directory of the user's caches; `None` if the user has none.
+pub(crate) fn cache_directory(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let set = |name: &str| variable(name).map(PathBuf::from).filter(|it| it.is_absolute());
+    let users = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    set("REHAL_CACHE_DIR").or_else(|| Some(users()?.join("rehal")))
+}
+
 /// A directory of output.
 #[derive(Clone, Debug)]
 pub(super) struct CompileCache {
@@ -55,10 +62,7 @@ impl CompileCache {
         directory: Option<PathBuf>,
         variable: &dyn Fn(&str) -> Option<OsString>,
     ) -> Option<Result<Self, String>> {
-        let set = |name: &str| variable(name).map(PathBuf::from).filter(|it| it.is_absolute());
-        let users = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-        let directory =
-            directory.or_else(|| set("REHAL_CACHE_DIR")).or_else(|| Some(users()?.join("rehal")))?;
+        let directory = directory.or_else(|| cache_directory(variable))?;
         let this = Self { directory: directory.join("compiled"), max_bytes: MAX_BYTES };
         Some(this.check().map(|()| this))
     }
