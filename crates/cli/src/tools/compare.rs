@@ -4,6 +4,7 @@ mod candidates;
 mod engine;
 mod print;
 mod report;
+mod roof;
 mod workers;
 
 use std::io::Write;
@@ -230,7 +231,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     let function = function_flags::one(flags, &FUNCTION, &plan)?;
     let mut engine = CompareEngine { invocation, plan, function, options };
     if let Some(worker) = &invocation.worker {
-        let report = engine.perform(&Request::from_worker(worker)?, worker)?;
+        let mut report = engine.perform(&Request::from_worker(worker)?, worker)?;
+        // A comparison without a roof is complete.
+        let _ = roof::add(&mut report, invocation, &engine.plan);
         return worker.answer(&report).map_err(|error| Error::io("passing a report", &error));
     }
     let recording = Recording::checked(flags)?;

@@ -3,6 +3,7 @@
 mod commands;
 mod export;
 mod print;
+mod roof;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use std::time::Duration;
 use rehal_base::{Error, Result, plural};
 use rehal_bench::Pulse;
 use rehal_session::{
-    CaptureFile, CrashReports, Kernel, KernelOptions, Kernels, Replay, SliceCheck, SliceOptions, watch_buffer,
+    CaptureFile, CrashReports, Kernel, KernelOptions, Kernels, Replay, Roofs, SliceCheck, SliceOptions,
+    watch_buffer,
 };
 
 use super::history::{self, History, Measured};
@@ -24,6 +26,7 @@ use crate::{Invocation, Operands, Tool, captures, devices, interrupts, output, p
 use commands::Place;
 use export::{Commands, Export};
 use print::List;
+use roof::Sort;
 
 /// See the [module](self).
 pub const KERNELS: Tool = Tool {
@@ -93,6 +96,13 @@ const REPETITIONS: Flag<Option<u64>> = Flag::parsed(
     "Times so many replays, instead of until the order of the first ten kernels is stable.",
 );
 
+const SORT: Flag<Sort> = Flag::choice(
+    "sort",
+    "above_roof",
+    &[("above_roof", Sort::AboveRoof), ("time", Sort::Time)],
+    "above_roof: by the time above the roof, if rehal machine has measured the device, else by time. time: by time.",
+);
+
 const FAIL_IF_SLOWER: Flag<f64> = compare::margin_flag(
     "With --against, a kernel is slower if its median is higher by more than this percentage, and the intervals are apart.",
 );
@@ -119,6 +129,7 @@ const REPORT: Group = Group {
         &NO_RUN,
         &MAX_TIME,
         &REPETITIONS,
+        &SORT,
         &FAIL_IF_SLOWER,
         &EXPORT,
         &EXPORT_COMMANDS,
@@ -131,7 +142,7 @@ const REPORT: Group = Group {
 };
 
 /// The flags of [`REPORT`] that are about times.
-const OF_TIMES: [&str; 3] = ["max_time", "repetitions", "fail_if_slower"];
+const OF_TIMES: [&str; 4] = ["max_time", "repetitions", "sort", "fail_if_slower"];
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
@@ -205,7 +216,8 @@ fn run(invocation: &Invocation) -> Result<()> {
         options.pulse = Pulse::default();
         found
     };
-    let list = List::new(&kernels, &commands, export.as_deref());
+    let roofs = replayed.as_ref().map(|it| Roofs::kept(it.devices())).unwrap_or_default();
+    let list = List::new(&kernels, &roofs, flags.get(&SORT), &commands, export.as_deref());
     let subject = Subject { capture: Some(capture.bytes()), devices: replayed.as_ref().map(Replay::devices) };
     match flags.get(&FORMAT) {
         TableFormat::Report(format) => invocation.print(&list, format, subject)?,
@@ -264,7 +276,8 @@ fn note_doubts(kernels: &Kernels, options: &KernelOptions, has_limit: bool) {
 pub(super) fn reports(capture: &CaptureFile) -> Result<[String; 3]> {
     let kernels = Kernels::from_plan(&*capture.plan()?, &KernelOptions::default())?;
     let commands = Commands::new();
-    let list = List::new(&kernels, &commands, None);
+    let roofs = Roofs::default();
+    let list = List::new(&kernels, &roofs, Sort::Time, &commands, None);
     let [text, json] = report::formats(&list)?;
     Ok([text, json, print::csv(&list)])
 }

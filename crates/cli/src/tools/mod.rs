@@ -29,6 +29,7 @@ mod kernel_stub;
 mod kernels;
 pub(crate) mod ledger_flags;
 mod links;
+mod machine;
 mod manual;
 mod parameter_output;
 mod profile;
@@ -69,6 +70,7 @@ pub use kernel_replay::KERNEL_REPLAY;
 pub use kernel_stub::KERNEL_STUB;
 pub use kernels::KERNELS;
 pub use links::TOOLS;
+pub use machine::MACHINE;
 pub use manual::MANUAL;
 pub use profile::PROFILE;
 pub use profile_compare::PROFILE_COMPARE;
@@ -110,6 +112,7 @@ pub const ALL: &[&crate::Tool] = &[
     &KERNEL_RECORD,
     &KERNEL_REPLAY,
     &SLICE,
+    &MACHINE,
     &VERIFY,
     &COMPARE,
     &TUNE,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::common::print;
 
 /// The command lines of the tools, and their guides.
-const GUIDES: [(&[&str], &str); 35] = [
+const GUIDES: [(&[&str], &str); 36] = [
     (&["iree-benchmark-executable"], include_str!("../../src/guides/benchmark_executable.md")),
     (&["iree-benchmark-module"], include_str!("../../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../../src/guides/benchmark_replay.md")),
@@ -32,6 +32,7 @@ const GUIDES: [(&[&str], &str); 35] = [
     (&["rehal", "kernel", "replay"], include_str!("../../src/guides/kernel_replay.md")),
     (&["rehal", "kernel", "stub"], include_str!("../../src/guides/kernel_stub.md")),
     (&["rehal", "kernels"], include_str!("../../src/guides/kernels.md")),
+    (&["rehal", "machine"], include_str!("../../src/guides/machine.md")),
     (&["rehal", "races"], include_str!("../../src/guides/races.md")),
     (&["rehal", "redact"], include_str!("../../src/guides/redact.md")),
     (&["rehal", "reduce"], include_str!("../../src/guides/reduce.md")),

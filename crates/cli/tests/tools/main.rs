@@ -26,6 +26,7 @@ mod kernel_stub;
 mod kernels;
 mod limits;
 mod linked;
+mod machine;
 mod misbehaviour;
 mod names;
 mod other_files;

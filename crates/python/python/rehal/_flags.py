@@ -589,6 +589,11 @@ _G18: Options = {
         "_Text",
         "Times so many replays, instead of until the order of the first ten kernels is stable",
     ),
+    "sort": (
+        "Literal[\"above_roof\", \"time\"]",
+        "above_roof: by the time above the roof, if rehal machine has measured the device, else by "
+        "time. time: by time",
+    ),
     "fail_if_slower": (
         "_Text",
         "With --against, a kernel is slower if its median is higher by more than this percentage, "

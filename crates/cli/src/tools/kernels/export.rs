@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
     CaptureFile, CaptureOptions, DeviceGroup, DispatchFile, DispatchFiles, Kernel, KernelOptions,
-    KernelTimes, Kernels, Replay, ReplayOptions, Slice, SliceOptions, SliceSet, SlicedRead,
+    KernelTimes, Kernels, Replay, ReplayOptions, Roofs, Slice, SliceOptions, SliceSet, SlicedRead,
     TemporaryDirectory,
 };
 use serde::Serialize;
@@ -50,7 +50,7 @@ pub(super) fn export(export: &Export<'_>, directory: &Path) -> Result<(Kernels, 
         Some(place) => exported.write_commands(export, &kernels, place).context(shown)?,
         None => Commands::new(),
     };
-    exported.write_index(&export.header, &kernels, &commands).context(shown)?;
+    exported.write_index(export, &kernels, &commands).context(shown)?;
     std::fs::rename(&exported.directory, directory)
         .map_err(|error| creating(&format!("renaming '{}'", exported.directory.display()), &error))
         .context(shown)?;
@@ -164,15 +164,16 @@ impl Exported {
     }
 
     /// Each kernel as `--format=json` has it, its file, and what it writes.
-    fn write_index(&self, header: &Header<'_>, kernels: &Kernels, commands: &Commands) -> Result<()> {
+    fn write_index(&self, export: &Export<'_>, kernels: &Kernels, commands: &Commands) -> Result<()> {
+        let roofs = Roofs::kept(export.replay.devices());
         let rows = self.entries.iter().map(|(index, entry)| IndexRow {
-            kernel: Row::new(kernels, &kernels.kernels[*index], commands.get(index)),
+            kernel: Row::new(kernels, &kernels.kernels[*index], &roofs, commands.get(index)),
             file: &entry.file,
             content_bytes: entry.content_bytes,
             reads: &entry.reads,
         });
         let index = Index {
-            header,
+            header: &export.header,
             dispatch_count: kernels.dispatch_count,
             total_ns: kernels.total_ns,
             samples: samples(kernels),

@@ -4,11 +4,12 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_base::plural;
-use rehal_session::{Interval, Kernel, KernelBinding, KernelTimes, Kernels};
+use rehal_session::{Interval, Kernel, KernelBinding, KernelTimes, Kernels, Roofs};
 use serde::{Serialize, Serializer};
 
 use super::commands::Command;
 use super::export::Commands;
+use super::roof::{self, RoofFields, Sort};
 use crate::output::escaped;
 use crate::report::{Report, csv_field};
 use crate::table::{Column, Layout, Table};
@@ -26,7 +27,12 @@ pub(super) struct List<'a> {
     /// How times are measured.
     #[serde(serialize_with = "timed_by")]
     pub timed_by: Option<KernelTimes>,
+    /// What the kernels are sorted by.
+    sorted_by: Sort,
     pub kernels: Vec<Row<'a>>,
+    /// When the roof of the device was measured.
+    #[serde(skip)]
+    roof_date: Option<&'a str>,
     /// The directory of the commands.
     #[serde(skip)]
     pub directory: Option<&'a Path>,
@@ -48,7 +54,7 @@ pub(super) struct Row<'a> {
     /// The record of the first dispatch.
     record: u32,
     occurrence: u64,
-    time_ns: Option<u64>,
+    pub time_ns: Option<u64>,
     time_interval_ns: Option<Interval>,
     share: Option<f64>,
     bytes_read: Option<u64>,
@@ -56,14 +62,25 @@ pub(super) struct Row<'a> {
     bytes_accessed: Option<u64>,
     max_bytes_per_second: Option<f64>,
     no_rate_because: Option<&'static str>,
+    #[serde(flatten)]
+    pub roof: RoofFields,
     /// How it is measured by itself, if it is exported.
     command: Option<&'a str>,
     command_limits: Option<&'a [String]>,
 }
 
 impl<'a> List<'a> {
-    pub(super) fn new(kernels: &'a Kernels, commands: &'a Commands, directory: Option<&'a Path>) -> Self {
+    pub(super) fn new(
+        kernels: &'a Kernels,
+        roofs: &'a Roofs,
+        sort: Sort,
+        commands: &'a Commands,
+        directory: Option<&'a Path>,
+    ) -> Self {
         let rows = kernels.kernels.iter().enumerate();
+        let row = |(index, kernel)| Row::new(kernels, kernel, roofs, commands.get(&index));
+        let mut rows: Vec<_> = rows.map(row).collect();
+        let sorted_by = roof::sort(&mut rows, roofs, sort);
         Self {
             dispatch_count: kernels.dispatch_count,
             total_ns: kernels.total_ns,
@@ -71,14 +88,21 @@ impl<'a> List<'a> {
             is_order_stable: kernels.is_order_stable,
             warnings: &kernels.warnings,
             timed_by: kernels.times,
-            kernels: rows.map(|(index, kernel)| Row::new(kernels, kernel, commands.get(&index))).collect(),
+            sorted_by,
+            kernels: rows,
+            roof_date: roofs.date(),
             directory,
         }
     }
 }
 
 impl<'a> Row<'a> {
-    pub(super) fn new(kernels: &Kernels, kernel: &'a Kernel, command: Option<&'a Command>) -> Self {
+    pub(super) fn new(
+        kernels: &Kernels,
+        kernel: &'a Kernel,
+        roofs: &Roofs,
+        command: Option<&'a Command>,
+    ) -> Self {
         let rate = kernel.max_bytes_per_second();
         Self {
             function: &kernel.name,
@@ -100,6 +124,7 @@ impl<'a> Row<'a> {
             bytes_accessed: kernel.bytes_accessed(),
             max_bytes_per_second: rate.ok(),
             no_rate_because: rate.err(),
+            roof: RoofFields::new(kernel, roofs),
             command: command.and_then(|command| command.line.as_deref()),
             command_limits: command.map(|command| &command.limits[..]),
         }
@@ -172,6 +197,7 @@ impl Report for List<'_> {
                 _ => "of one replay".into(),
             };
             let _ = write!(text, " in {}, {}, {replays}", time(total as f64), described(times));
+            text.push_str(&roof::header(self.sorted_by, self.roof_date));
         }
         text.push('\n');
         let mut text = layout.wrap(&text);
@@ -183,8 +209,17 @@ impl Report for List<'_> {
             columns.splice(0..0, TIMES);
             columns.insert(RATE_COLUMN, RATE);
         }
+        if self.roof_date.is_some() {
+            columns.splice(TIMES.len()..TIMES.len(), roof::COLUMNS);
+        }
         let mut table = Table::new("", columns);
-        self.kernels.iter().for_each(|kernel| table.row(row(kernel)));
+        for kernel in &self.kernels {
+            let mut row = row(kernel);
+            if self.roof_date.is_some() {
+                row.splice(TIMES.len()..TIMES.len(), kernel.roof.cells());
+            }
+            table.row(row);
+        }
         text.push('\n');
         text.push_str(&table.text(layout));
         text.push_str(&layout.wrap(
@@ -193,6 +228,9 @@ impl Report for List<'_> {
              accessed pages, or of all that is bound if these are unknown, is accessed once; not watched: that would \
              take long\n",
         ));
+        if self.roof_date.is_some() {
+            text.push_str(&layout.wrap(roof::LEGEND));
+        }
         self.add_commands(&mut text);
         text
     }
@@ -297,8 +335,10 @@ pub(super) fn csv(list: &List<'_>) -> String {
     let mut text =
         "function,function_ordinal,executable,workgroup_count,workgroup_size,local_memory,constants,\
                     binding_lengths,binding_directions,aliases,count,record,occurrence,time_ns,share,bytes_read,bytes_written,\
-                    max_bytes_per_second,time_low_ns,time_high_ns,bytes_accessed\n"
+                    max_bytes_per_second,time_low_ns,time_high_ns,bytes_accessed,"
             .to_string();
+    text.push_str(roof::CSV_FIELDS);
+    text.push('\n');
     for kernel in &list.kernels {
         let dimensions = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
         let list = |items: Vec<String>| items.join(" ");
@@ -328,6 +368,7 @@ pub(super) fn csv(list: &List<'_>) -> String {
             optional(kernel.bytes_accessed),
         ];
         text.push_str(&fields.join(","));
+        kernel.roof.csv().iter().for_each(|field| text.extend([",", field]));
         text.push('\n');
     }
     text
@@ -345,11 +386,11 @@ fn share(kernels: &Kernels, kernel: &Kernel) -> Option<f64> {
     (total != 0).then(|| time as f64 / total as f64)
 }
 
-fn optional<T: ToString>(value: Option<T>) -> String {
+pub(super) fn optional<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-fn time(ns: f64) -> String {
+pub(super) fn time(ns: f64) -> String {
     match ns {
         ..1e3 => format!("{ns:.0} ns"),
         ..1e6 => format!("{:.2} us", ns / 1e3),

@@ -23,6 +23,8 @@ pub fn command(tool: &str) -> Command {
     {
         command.env_remove(name);
     }
+    // What a developer has measured of this machine changes reports.
+    command.env("REHAL_CACHE_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"));
     command.stdin(Stdio::null());
     command
 }
