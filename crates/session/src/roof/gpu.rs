@@ -101,7 +101,7 @@ impl Kernel {
         while repetitions < REPETITIONS {
             arguments.workgroup_count = [workgroups, 1, 1];
             self.executable.launches(&arguments, 1)?.run()?;
-            let ns: i64 = spans.take().iter().map(|(begin, end)| end - begin).sum();
+            let ns: i64 = spans.take().iter().map(|it| it.end_ns - it.start_ns).sum();
             if ns <= 0 {
                 return Err(Error::unimplemented("the device does not report the times of dispatches")
                     .advise("a roof is known of devices that do"));
