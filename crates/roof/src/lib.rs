@@ -11,6 +11,7 @@
 #![deny(unsafe_code)]
 
 mod compute;
+mod counters;
 mod memory;
 mod threads;
 
@@ -19,6 +20,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use compute::{Peak, peaks};
+pub use counters::clock_hz;
 pub use memory::{Bandwidth, CacheLevel, bandwidths};
 
 /// Options of [`peaks`] and [`bandwidths`].

@@ -124,6 +124,18 @@ fn text(measured: &Measured, layout: Layout) -> String {
              deliver less\n",
         ));
     }
+    if machine.driver == "cpu" {
+        let clock = match (conditions.clock_hz, &conditions.no_clock_because) {
+            (Some(hz), _) => format!("{:.2} GHz while it computes, by the processor's counters", hz / 1e9),
+            (None, why) => {
+                format!(
+                    "counters of the processor are not available: {}",
+                    escaped(why.as_deref().unwrap_or("unknown"))
+                )
+            }
+        };
+        text.push_str(&layout.wrap(&format!("{clock}\n")));
+    }
     for warning in &conditions.warnings {
         text.push_str(&layout.wrap(&format!("while it was measured: {}\n", escaped(warning))));
     }

@@ -66,6 +66,10 @@ pub struct RoofConditions {
     /// Whether the clocks of processors scale with load (a governor other than `performance`); `None` if
     /// unknown.
     pub scales_frequency: Option<bool>,
+    /// Cycles per second of a processor while it computes, if it counts them for us.
+    pub clock_hz: Option<f64>,
+    /// Why the clock is unknown.
+    pub no_clock_because: Option<String>,
     /// What may have distorted it, as sentences.
     pub warnings: Vec<String>,
 }
@@ -90,10 +94,13 @@ impl MachineRoof {
         };
         let warnings = monitor.end().warnings;
         let now = Context::gather(&Options::default(), 0);
+        let clock = rehal_roof::clock_hz();
         let conditions = RoofConditions {
             date: now.date,
             load_average: now.load_avg.try_into().ok(),
             scales_frequency: now.cpu_scaling_enabled,
+            clock_hz: clock.as_ref().ok().copied(),
+            no_clock_because: clock.err().map(|error| format!("perf_event_open(2): {error}")),
             warnings,
         };
         Ok(Self { machine, conditions, peaks, bandwidths })
@@ -179,6 +186,8 @@ mod tests {
             date: "2026-01-01".into(),
             load_average: None,
             scales_frequency: None,
+            clock_hz: None,
+            no_clock_because: None,
             warnings: Vec::new(),
         };
         MachineRoof {
