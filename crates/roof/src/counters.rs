@@ -78,7 +78,7 @@ pub fn clock_hz() -> io::Result<f64> {
     }
     match best > 0.0 {
         true => Ok(best),
-        false => Err(io::Error::other("the counter of cycles stands still")),
+        false => Err(io::Error::other("the counter of cycles does not count")),
     }
 }
 

@@ -24,7 +24,7 @@ const OPERANDS: u64 = 4096;
 /// Working sets whose bandwidth is measured. The last one is more than the caches of most GPUs, and every
 /// device binds as much.
 const WORKING_SETS: [(&str, Option<u64>, u64); 3] =
-    [("1 MiB", Some(1 << 20), 1 << 20), ("16 MiB", Some(16 << 20), 16 << 20), ("memory", None, 256 << 20)];
+    [("1 MiB", Some(1 << 20), 1 << 20), ("16 MiB", Some(16 << 20), 16 << 20), ("memory", None, 128 << 20)];
 /// Time of a dispatch at least, so that its begin and end do not count.
 const MIN_NS: i64 = 2_000_000;
 /// Workgroups of a dispatch at most: every device has so many.
