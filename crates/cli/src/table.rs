@@ -32,7 +32,7 @@ impl Layout {
     /// A pipe or a file.
     pub(crate) const PIPE: Self = Self { width: None };
 
-    /// A terminal of so many columns.
+    /// A terminal of this width.
     #[cfg(test)]
     pub(crate) fn of_width(width: usize) -> Self {
         Self { width: Some(width) }

@@ -595,7 +595,7 @@ mod tests {
             ("missing", vec!["missing"]),
             ("x*", vec!["x*"]),
             ("", vec![""]),
-            // An exact name is no part of others.
+            // An exact name selects nothing else.
             ("plain", vec!["plain"]),
         ] {
             assert_eq!(resolved(wanted).unwrap(), named(&meant), "{wanted}");

@@ -334,8 +334,8 @@ struct Session<'i> {
 }
 
 impl Session<'_> {
-    /// Compares replacements, each in a process of its own, for some time at most, until it is interrupted. The
-    /// first one may be compiled.
+    /// Compares replacements, each in a process of its own, for some time at most, until it is interrupted.
+    /// The first one may be compiled.
     fn each(&self, candidates: &[Candidate], mut first: Option<ReadCode>) -> Result<Vec<CandidateReport>> {
         let engine = &self.engine;
         let mut reports = Vec::with_capacity(candidates.len());

@@ -239,7 +239,7 @@ struct Target<'f> {
     interrupted: Arc<AtomicBool>,
 }
 
-/// Goes on until it is interrupted.
+/// Continues until it is interrupted.
 fn until(interrupted: Arc<AtomicBool>) -> Pulse {
     Pulse::new(move |_| match interrupted.load(Ordering::Relaxed) {
         true => ControlFlow::Break(()),
@@ -309,8 +309,8 @@ impl Target<'_> {
     }
 
     /// Tells differences by chance from others: how two replays of the same side, with the same contents of
-    /// new memory, differ, if they do, or that `again` does not find the same as before. Only if something was
-    /// found to differ, or if workgroups share static variables.
+    /// new memory, differ, if they do, or that `again` does not find the same as before. Only if something
+    /// was found to differ, or if workgroups share static variables.
     fn race_behind(
         &self,
         found: &Verification,

@@ -177,7 +177,7 @@ impl Limits {
     }
 }
 
-/// How far the timing of a worker is: what it asks, and the answer is whether it goes on.
+/// How far the timing of a worker is: what it asks, and the answer is whether it continues.
 #[derive(Serialize, Deserialize)]
 struct Beat {
     sample_count: u64,
@@ -257,11 +257,11 @@ fn attempt(
     };
     let max_time = Some(request.effort.max_time);
     let reply = &mut |question| {
-        let goes_on = Beat::deserialize(question).is_ok_and(|it| {
+        let continues = Beat::deserialize(question).is_ok_and(|it| {
             let measuring = Measuring::from_limits((it.sample_count, None), (it.elapsed, max_time));
             pulse.beat(measuring).is_continue()
         });
-        goes_on.into()
+        continues.into()
     };
     let JobOutcome { end, answer, stdout, stderr, .. } =
         RUNNER.converse(&job, watch, reply).map_err(cannot)?;
