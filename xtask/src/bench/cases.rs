@@ -1,411 +1,478 @@
-//! The benchmark cases and their targets.
+//! The rows: what is run, and what is promised of it.
+//!
+//! A row is one that somebody would act on: what a user waits for, or pays for, and that no other row shows.
+//! What a change of code costs is counted instead, by `instructions.rs`.
 
-use super::compare::Compared;
-use super::compile::{self, Compiled};
-use super::diff;
 use super::measure::{Invocation, Metric, Output};
-use super::orders::InBothOrders;
-use super::prepare::{Made, Workplace};
-use super::profiles::{self, Profiled};
-use super::programs::{self, Program};
+use super::prepare::Workplace;
 use super::report::{Row, Target};
-use super::slices;
-use super::verify::{self, Verified};
-use super::vulkan::{self, OnVulkan};
+use super::{compare, compile, diff, vulkan};
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// A pair of programs to run, and the figures to extract.
+/// Two programs to run, and the figures to extract.
 pub struct Case {
-    pub name: String,
-    kind: Workload,
+    pub name: &'static str,
+    prepare: Box<dyn Fn(&Workplace) -> Prepared>,
 }
 
-/// The workload of a case; captures are made or found on demand.
-enum Workload {
-    /// A full replay iteration of the capture, corpus name before fixture name.
-    Iteration { corpus: &'static str, fixture: &'static str },
-    /// The scope `execute` of a capture of many calls.
-    Scope(PathBuf),
-    /// The scope `execute` of a capture that allocates and writes buffers of 16 MiB.
-    LargeScope,
-    /// A full replay iteration of a real model.
-    Model { name: &'static str, function: &'static str },
-    /// Our replay of a capture in captured order, compared with our own in serialized order, on a device.
-    Order { capture: OrderCapture, device: &'static str, target: f64 },
-    /// Our run tool on the long capture in captured order, compared with our own in serialized order: both
-    /// plan and run it once.
-    RecordsInOrder,
-    /// Repetitions of a scope that is a hundredth of its capture, compared with ours of the whole capture.
-    FastForward,
-    /// A slice of a dispatch, compared with a replay of its capture, ours.
-    Slice,
-    /// A comparison of a kernel with a source.
-    Compare(Compared),
-    /// The compiler.
-    Compiled(Compiled),
-    /// A comparison of captures.
-    Diff(diff::Compared),
-    /// A replay of a call of a program, compared with the program, both ours, on `local-task` with two
-    /// workers.
-    Replayed(Program),
-    /// The run tool on the long capture.
-    RunLong,
-    /// The dump tool on the long capture.
-    DumpLong(&'static str),
-    /// The run tool on 1 GiB of parameters.
-    Parameters(&'static str),
-    /// A tool on the smallest capture.
-    Start(&'static str),
-    /// A program, not a capture.
-    Program(Program),
-    /// A replay of a real model with a profile and without.
-    Profile(Profiled),
-    /// A verification of a real model, or a recording for one.
-    Verify(Verified),
-    /// Any of these on `local-task` with two workers, and its target.
-    Task(Box<Workload>, f64),
-    /// A replay or a recording on Vulkan.
-    Vulkan(OnVulkan),
-    /// The same program of ours on two workers, compared with one.
-    Workers(Program),
+/// Inputs are made or found on demand.
+pub type Prepared = Result<Plan, Box<dyn Error>>;
+
+/// A case of this name.
+pub fn case(name: &'static str, prepare: impl Fn(&Workplace) -> Prepared + 'static) -> Case {
+    Case { name, prepare: Box::new(prepare) }
 }
 
-/// The capture of a [`Workload::Order`].
-#[derive(Clone, Copy)]
-enum OrderCapture {
-    /// By its name in the corpus and in the fixtures.
-    Named(&'static str, &'static str),
-    /// Calls of the corpus or the fixtures, by name.
-    Calls(&'static str),
-    /// Two independent chains on two queues.
-    TwoChains,
+impl Case {
+    /// Finds or makes the inputs, and measures it.
+    pub fn measure(&self, rounds: u32, workplace: &Workplace) -> Result<Vec<Row>, Box<dyn Error>> {
+        (self.prepare)(workplace)?.measure(self.name, rounds)
+    }
 }
 
 /// A prepared case.
 pub struct Plan {
-    pub theirs: Invocation,
+    /// What ours is compared with; `None` if what is promised is a number.
+    pub theirs: Option<Invocation>,
     pub ours: Invocation,
-    /// The baseline runs, theirs (if it has one) and ours: figures are the differences.
-    pub without: Option<(Option<Invocation>, Invocation)>,
+    pub without: Without,
     pub output: Output,
     /// Runs of each program per round: more for short ones.
     pub runs_per_round: u32,
     pub figures: Vec<Figure>,
 }
 
-impl Plan {
-    /// A comparison of two programs, each of which runs once per round.
-    pub fn new(theirs: Invocation, ours: Invocation, figures: Vec<Figure>) -> Self {
-        Self { theirs, ours, without: None, output: Output::Discard, runs_per_round: 1, figures }
-    }
-
-    /// A comparison of both programs of a tool, with the same arguments.
-    pub fn for_tool(workplace: &Workplace, tool: &str, arguments: Vec<String>, figures: Vec<Figure>) -> Self {
-        let (theirs, ours) = workplace.pair(tool);
-        let theirs = Invocation { program: theirs, arguments: arguments.clone() };
-        Self::new(theirs, Invocation { program: ours, arguments }, figures)
-    }
+/// What figures are differences from.
+pub enum Without {
+    Nothing,
+    /// The same figure of other runs of theirs (if it has any), and of ours.
+    Runs(Option<Invocation>, Invocation),
+    /// The time of all kernels, which is the same for both: figures are percentages of it.
+    Kernels(Invocation),
 }
 
-/// One figure: a row of the table.
+/// A row of the table.
 pub struct Figure {
-    pub name: String,
+    /// Follows the name of the case.
+    pub suffix: &'static str,
     pub metric: Metric,
     pub target: Target,
 }
 
-const ITERATIONS: [(&str, &str, &str); 4] = [
-    ("simple_abs", "simple_abs.abs.local-sync", "simple_abs.abs.local-sync"),
-    ("add4", "add4.add.local-sync", "add4.add.local-sync"),
-    ("mlp", "mlp.mlp.local-sync", "mlp.mlp.local-sync"),
-    ("chain", "chain.chain.local-sync", "chain.chain.local-sync"),
-];
+impl Plan {
+    /// A comparison of two programs, each of which runs once per round.
+    pub fn new(theirs: impl Into<Option<Invocation>>, ours: Invocation) -> Self {
+        let (without, output, figures) = (Without::Nothing, Output::Discard, Vec::new());
+        Self { theirs: theirs.into(), ours, without, output, runs_per_round: 1, figures }
+    }
 
-/// Targets for scopes: of many short calls, and of large buffers, which take most of the time themselves.
-const SCOPE: Target = Target::Ratio(0.8);
-const LARGE_SCOPE: Target = Target::Ratio(1.0);
+    /// A comparison of both programs of a tool, with the same arguments.
+    pub fn for_tool(workplace: &Workplace, tool: &str, arguments: Vec<String>) -> Self {
+        let (theirs, ours) = workplace.pair(tool);
+        let theirs = Invocation { program: theirs, arguments: arguments.clone() };
+        Self::new(theirs, Invocation { program: ours, arguments })
+    }
 
-/// Target for two workers: time as a fraction of that with one.
-const TWO_WORKERS: f64 = 1.0 / 1.85;
+    /// With a row.
+    pub fn row(self, metric: Metric, target: Target) -> Self {
+        self.suffixed("", metric, target)
+    }
 
-/// Every case, in table order.
-pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
-    let mut cases: Vec<Case> = ITERATIONS
-        .iter()
-        .map(|&(name, corpus, fixture)| Case {
-            name: format!("iteration.{name}"),
-            kind: Workload::Iteration { corpus, fixture },
-        })
-        .collect();
-    for (name, path) in workplace.bench_captures()? {
-        cases.push(Case { name: format!("scope.{name}"), kind: Workload::Scope(path) });
+    /// With a row whose name has a suffix.
+    pub fn suffixed(mut self, suffix: &'static str, metric: Metric, target: Target) -> Self {
+        self.figures.push(Figure { suffix, metric, target });
+        self
     }
-    cases.push(Case { name: "scope.large_add".to_owned(), kind: Workload::LargeScope });
-    for (name, function) in workplace.models() {
-        cases.push(Case { name: format!("model.{name}"), kind: Workload::Model { name, function } });
+
+    pub fn runs(self, runs_per_round: u32) -> Self {
+        Self { runs_per_round, ..self }
     }
-    for (name, corpus, fixture) in ITERATIONS {
-        let capture = OrderCapture::Named(corpus, fixture);
-        let kind = Workload::Order { capture, device: "local-sync", target: 1.02 };
-        cases.push(Case { name: format!("captured.{name}"), kind });
+
+    /// Both on `local-task` with two workers.
+    fn on_workers(mut self) -> Self {
+        self.theirs = self.theirs.map(|it| on(2, &it));
+        self.ours = on(2, &self.ours);
+        self
     }
-    let (capture, target) = (OrderCapture::TwoChains, 1.0 / 1.5);
-    let kind = Workload::Order { capture, device: "local-task", target };
-    cases.push(Case { name: "captured.two_chains".to_owned(), kind });
-    cases.push(Case { name: "captured.records".to_owned(), kind: Workload::RecordsInOrder });
-    cases.push(Case { name: "fast_forward.small_scope".to_owned(), kind: Workload::FastForward });
-    if !workplace.models().is_empty() {
-        cases.push(Case { name: "slice.largest_model".to_owned(), kind: Workload::Slice });
-        cases.push(Case { name: "compare.verdict".to_owned(), kind: Workload::Compare(Compared::Verdict) });
-    }
-    cases.push(Case { name: "compare.slowdown".to_owned(), kind: Workload::Compare(Compared::Slowdown) });
-    let compiled = compile::all().into_iter();
-    cases.extend(compiled.map(|(name, it)| Case { name: name.to_owned(), kind: Workload::Compiled(it) }));
-    for (name, program) in programs::replayed(!workplace.models().is_empty()) {
-        cases.push(Case { name, kind: Workload::Replayed(program) });
-    }
-    cases.push(Case { name: "run.long".to_owned(), kind: Workload::RunLong });
-    for format in ["text", "jsonl"] {
-        cases.push(Case { name: format!("dump.{format}"), kind: Workload::DumpLong(format) });
-    }
-    let diffs = diff::all().into_iter();
-    cases.extend(diffs.map(|(name, it)| Case { name: name.to_owned(), kind: Workload::Diff(it) }));
-    for validation in ["identity", "digest"] {
-        cases.push(Case { name: format!("params.{validation}"), kind: Workload::Parameters(validation) });
-    }
-    for (name, tool) in [("run", "iree-run-replay"), ("dump", "iree-dump-replay")] {
-        cases.push(Case { name: format!("start.{name}"), kind: Workload::Start(tool) });
-    }
-    cases.extend(
-        programs::all(!workplace.models().is_empty())
-            .into_iter()
-            .map(|(name, program)| Case { name, kind: Workload::Program(program) }),
-    );
-    let profiles = profiles::all(workplace)?.into_iter();
-    cases.extend(profiles.map(|(name, profiled)| Case { name, kind: Workload::Profile(profiled) }));
-    let verified = verify::all(workplace).into_iter();
-    cases.extend(verified.map(|(name, verified)| Case { name, kind: Workload::Verify(verified) }));
-    cases.extend(on_workers(workplace)?);
-    let on_vulkan = vulkan::all().into_iter();
-    cases.extend(on_vulkan.map(|(name, it)| Case { name, kind: Workload::Vulkan(it) }));
-    Ok(cases)
 }
 
-/// The cases on `local-task`.
-fn on_workers(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
-    let models = workplace.models();
-    let mut cases = Vec::new();
-    for (name, corpus, fixture) in ITERATIONS.into_iter().filter(|(name, ..)| *name == "chain") {
-        let kind = Box::new(Workload::Iteration { corpus, fixture });
-        cases.push(Case { name: format!("task.iteration.{name}"), kind: Workload::Task(kind, 0.5) });
+const MATMUL: &str = "\
+func.func @matmul(%a: tensor<1024x1024xf32>, %b: tensor<1024x1024xf32>) -> tensor<1024x1024xf32> {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<1024x1024xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
+  %result = linalg.matmul ins(%a, %b : tensor<1024x1024xf32>, tensor<1024x1024xf32>)
+      outs(%init : tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
+  return %result : tensor<1024x1024xf32>
+}
+";
+
+/// Bytes of the parameter used from the large file.
+pub const USED_PARAMETER_BYTES: u64 = 64 << 20;
+
+/// Bytes of the recorded inputs.
+pub const INPUT_BYTES: u64 = 1 << 30;
+
+const SYNC: &str = "--device=local-sync";
+
+/// Every case, in table order. Without the corpus, those that need it are absent.
+pub fn all(workplace: &Workplace) -> Vec<Case> {
+    let mut all = replays();
+    all.extend(files());
+    all.extend(compile::all());
+    all.extend(programs());
+    all.extend(vulkan::all());
+    if workplace.has_corpus() {
+        all.extend(of_corpus());
     }
-    for (name, function) in &models {
-        let kind = Box::new(Workload::Model { name, function });
-        cases.push(Case { name: format!("task.model.{name}"), kind: Workload::Task(kind, 1.0) });
-    }
-    let mut in_order = |name: &str, capture| {
-        let kind = Workload::Order { capture, device: "local-task", target: 1.02 };
-        cases.push(Case { name: format!("task.captured.{name}"), kind });
+    all
+}
+
+/// Replays of captures.
+fn replays() -> Vec<Case> {
+    let iteration = |name: &'static str, capture: &'static str| {
+        case(name, move |it| Ok(replay(it, &it.capture(capture), &[]).row(Metric::Time, Target::Ratio(0.5))))
     };
-    for (name, corpus, fixture) in ITERATIONS {
-        in_order(name, OrderCapture::Named(corpus, fixture));
-    }
-    if workplace.bench_captures()?.iter().any(|(name, _)| name == "mlp.20") {
-        in_order("mlp.20", OrderCapture::Calls("mlp.20"));
-    }
-    for (name, program, target) in programs::on_workers(!models.is_empty()) {
-        let kind = Workload::Task(Box::new(Workload::Program(program)), target);
-        cases.push(Case { name: format!("task.{name}"), kind });
-    }
-    cases
-        .push(Case { name: "task.two_workers.matmul".to_owned(), kind: Workload::Workers(programs::MATMUL) });
-    Ok(cases)
+    vec![
+        iteration("iteration.simple_abs", "simple_abs.abs.local-sync"),
+        iteration("iteration.mlp", "mlp.mlp.local-sync"),
+        case("overhead.chain", |it| {
+            let capture = it.capture("chain.chain.local-sync");
+            // Ratios of small remainders: most of the time is that of the kernels.
+            let plan = replay(it, &capture, &[]).row(Metric::Time, Target::Ratio(0.5)).runs(3);
+            let capture = capture.display().to_string();
+            let kernels = it.ours(&["kernels", SYNC, "--format=json", &capture]);
+            Ok(Plan { without: Without::Kernels(kernels), ..plan })
+        }),
+        case("task.iteration.chain", |it| {
+            let plan = replay(it, &it.capture("chain.chain.local-sync"), &[]);
+            Ok(plan.row(Metric::Time, Target::Ratio(0.5)).on_workers())
+        }),
+        case("scope.add4.200", |it| scope(it, &it.capture("bench.add4.200.local-sync"))),
+        // Of large buffers, which take most of the time themselves.
+        case("scope.large_add", |it| scope(it, &it.large_capture()?)),
+        case("captured.two_chains", |it| {
+            let plan = replay(it, &it.example_capture("two_chains")?, &[]).on_workers();
+            Ok(in_order(plan).row(Metric::Time, Target::Ratio(1.0 / 1.5)))
+        }),
+        case("captured.records", |it| {
+            let plan = process(it, "iree-run-replay", &[SYNC], &it.long_capture()?);
+            Ok(in_order(plan).row(Metric::Wall, Target::Ratio(1.02)))
+        }),
+        // Repetitions of a scope that is a hundredth of its capture, compared with those of the whole.
+        case("fast_forward.small_scope", |it| {
+            let flags = ["--replay_scope=execute", "--benchmark_min_time=200x", SYNC];
+            let plan = process(it, "iree-benchmark-replay", &flags, &it.example_capture("small_scope")?);
+            Ok(with(plan, "--replay_fast_forward").row(Metric::Wall, Target::Ratio(1.0 / 20.0)))
+        }),
+    ]
 }
 
-impl Case {
-    /// Finds or makes the inputs, and measures it.
-    pub fn measure(&self, rounds: u32, workplace: &Workplace) -> Result<Vec<Row>, Box<dyn Error>> {
-        let Workload::Order { capture, device, target } = &self.kind else {
-            return self.prepare(workplace)?.measure(rounds);
-        };
-        let capture = capture.path(workplace)?;
-        let orders = InBothOrders::new(&self.name, workplace, &capture, device, Target::Ratio(*target));
-        Ok(vec![orders.measure(rounds)?])
-    }
-
-    /// Finds or makes the inputs.
-    fn prepare(&self, workplace: &Workplace) -> Result<Plan, Box<dyn Error>> {
-        let figure =
-            |suffix: &str, metric, target| Figure { name: format!("{}{suffix}", self.name), metric, target };
-        let full = || Metric::Benchmark("BM_replay/process_time/real_time".to_owned());
-        Ok(match &self.kind {
-            Workload::Iteration { corpus, fixture } => {
-                let figures = vec![figure("", full(), Target::Ratio(0.5))];
-                benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
-            }
-            Workload::Scope(path) => scope(workplace, path, figure("", Metric::OnlyBenchmark, SCOPE)),
-            Workload::LargeScope => {
-                scope(workplace, &workplace.large_capture()?, figure("", Metric::OnlyBenchmark, LARGE_SCOPE))
-            }
-            Workload::Model { name, function } => {
-                let figures = vec![figure("", full(), Target::Ratio(1.0))];
-                benchmark(workplace, &workplace.model_capture(name, function)?, &[], figures)
-            }
-            Workload::Order { .. } => {
-                return Err(format!("case '{}' is measured in one process", self.name).into());
-            }
-            Workload::RecordsInOrder => {
-                records_in_order(workplace, figure("", Metric::Wall, Target::Ratio(1.02)))?
-            }
-            Workload::FastForward => {
-                fast_forward(workplace, figure("", Metric::Wall, Target::Ratio(1.0 / 20.0)))?
-            }
-            Workload::Slice => slices::prepare(workplace, figure("", Metric::Wall, Target::Ratio(4.0)))?,
-            Workload::Compare(compared) => compared.prepare(&self.name, workplace)?,
-            Workload::Compiled(compiled) => compiled.prepare(&self.name, workplace)?,
-            Workload::Diff(compared) => compared.prepare(&self.name, workplace)?,
-            Workload::Replayed(program) => {
-                let plan = program.prepare(&self.name, workplace)?;
-                replayed(workplace, plan, vec![figure("", Metric::OnlyBenchmark, Target::Within(0.03))])?
-            }
-            Workload::RunLong => {
-                let time = figure("", Metric::Wall, Target::Ratio(0.5));
-                let memory = figure(".memory", Metric::PeakBeyond(0), Target::Ratio(0.4));
-                process(
-                    workplace,
-                    "iree-run-replay",
-                    &["--device=local-sync"],
-                    &workplace.long_capture()?,
-                    vec![time, memory],
-                )
-            }
-            Workload::DumpLong(format) => {
-                let path = workplace.long_capture()?;
-                let file = std::fs::metadata(&path)?.len();
-                let time = figure("", Metric::Wall, Target::Ratio(0.3));
-                let memory = figure(".memory", Metric::PeakBeyond(file), Target::Bytes(16 << 20));
-                process(
-                    workplace,
-                    "iree-dump-replay",
-                    &[&format!("--format={format}")],
-                    &path,
-                    vec![time, memory],
-                )
-            }
-            Workload::Parameters(validation) => {
-                let time = figure("", Metric::Wall, Target::Ratio(0.8));
-                let memory = figure(".memory", Metric::PeakBeyond(0), Target::Ratio(1.0));
-                let path = workplace.parameter_capture(validation)?;
-                process(workplace, "iree-run-replay", &["--device=local-sync"], &path, vec![time, memory])
-            }
-            Workload::Start(tool) => {
-                let path = workplace.capture("multi_func.noop.local-sync", "multi.nothing.local-sync");
-                let device: &[&str] = if *tool == "iree-run-replay" { &["--device=local-sync"] } else { &[] };
-                let time = figure("", Metric::Wall, Target::Ratio(1.0));
-                Plan { runs_per_round: 20, ..process(workplace, tool, device, &path, vec![time]) }
-            }
-            Workload::Program(program) => program.prepare(&self.name, workplace)?,
-            Workload::Profile(profiled) => profiled.prepare(&self.name, workplace)?,
-            Workload::Verify(verified) => verified.prepare(&self.name, workplace)?,
-            Workload::Task(kind, target) => {
-                let mut plan = match &**kind {
-                    Workload::Program(program) => program.prepare(&self.name, workplace)?,
-                    Workload::Iteration { corpus, fixture } => {
-                        let figures = vec![figure("", full(), Target::Ratio(*target))];
-                        benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
-                    }
-                    Workload::Model { name, function } => {
-                        let figures = vec![figure("", full(), Target::Ratio(*target))];
-                        benchmark(workplace, &workplace.model_capture(name, function)?, &[], figures)
-                    }
-                    _ => return Err(format!("case '{}' has no form on local-task", self.name).into()),
-                };
-                plan.figures.iter_mut().for_each(|figure| figure.target = Target::Ratio(*target));
-                (plan.theirs, plan.ours) = (on(2, &plan.theirs), on(2, &plan.ours));
-                plan
-            }
-            Workload::Vulkan(on_vulkan) => on_vulkan.prepare(&self.name, workplace)?,
-            Workload::Workers(program) => {
-                let mut plan = program.prepare(&self.name, workplace)?;
-                plan.figures.iter_mut().for_each(|figure| figure.target = Target::Ratio(TWO_WORKERS));
-                (plan.theirs, plan.ours) = (on(1, &plan.ours), on(2, &plan.ours));
-                plan
-            }
+/// Tools on files.
+fn files() -> Vec<Case> {
+    let start = |name, tool: &'static str, flags: &'static [&'static str]| {
+        // Time of the processor: a run waits for its copy, whose start the system schedules.
+        case(name, move |it| {
+            let plan = process(it, tool, flags, &it.capture("multi_func.noop.local-sync"));
+            Ok(plan.row(Metric::Processor, Target::Ratio(1.5)).runs(20))
         })
-    }
+    };
+    let dump = |it: &Workplace, format: &str| -> Prepared {
+        let format = format!("--format={format}");
+        let plan = process(it, "iree-dump-replay", &[&format], &it.long_capture()?);
+        Ok(plan.row(Metric::Wall, Target::Ratio(0.3)))
+    };
+    let parameters = |it: &Workplace, validation: &str| -> Prepared {
+        let plan = process(it, "iree-run-replay", &[SYNC], &it.parameter_capture(validation)?);
+        Ok(plan.row(Metric::Wall, Target::Ratio(0.8)))
+    };
+    vec![
+        start("start.run", "iree-run-replay", &[SYNC]),
+        start("start.dump", "iree-dump-replay", &[]),
+        case("run.long", |it| {
+            let plan = process(it, "iree-run-replay", &[SYNC], &it.long_capture()?);
+            let plan = plan.row(Metric::Wall, Target::Ratio(0.5));
+            Ok(plan.suffixed(".memory", Metric::PeakBeyond(0), Target::Ratio(0.4)))
+        }),
+        case("dump.text", move |it| {
+            let file = std::fs::metadata(it.long_capture()?)?.len();
+            Ok(dump(it, "text")?.suffixed(".memory", Metric::PeakBeyond(file), Target::Bytes(16 << 20)))
+        }),
+        case("dump.jsonl", move |it| dump(it, "jsonl")),
+        case("info", |it| {
+            let ours = it.ours(&["info", &it.long_capture()?.display().to_string()]);
+            Ok(Plan::new(None, ours).suffixed(".memory", Metric::PeakBeyond(0), Target::Bytes(48 << 20)))
+        }),
+        case("diff.changed", diff::changed),
+        case("params.identity", move |it| {
+            let plan = parameters(it, "identity")?;
+            Ok(plan.suffixed(".memory", Metric::PeakBeyond(0), Target::Ratio(1.0)))
+        }),
+        case("params.digest", move |it| parameters(it, "digest")),
+        case("memory.parameters", |it| {
+            let theirs = run(it, it.large_parameters("file")?).theirs;
+            // The pinned release does not map parameters; it is run in its default mode.
+            let plan = Plan { theirs, ..run(it, it.large_parameters("mmap")?) };
+            Ok(plan.row(Metric::PeakBeyond(USED_PARAMETER_BYTES), Target::Bytes(32 << 20)))
+        }),
+        case("compare.slowdown", compare::slowdown),
+    ]
 }
 
-impl OrderCapture {
-    fn path(self, workplace: &Workplace) -> Made {
-        match self {
-            Self::Named(corpus, fixture) => Ok(workplace.capture(corpus, fixture)),
-            Self::Calls(name) => {
-                let mut captures = workplace.bench_captures()?.into_iter();
-                let found = captures.find(|(found, _)| found == name);
-                found.map(|(_, path)| path).ok_or_else(|| format!("no capture of calls '{name}'").into())
+/// Programs, not captures.
+fn programs() -> Vec<Case> {
+    let host = |name, function: &'static str, target| {
+        case(name, move |it| {
+            let arguments = [format!("--module={}", it.program("host_speed")?.display())];
+            let plan = benchmark(it, [&arguments[..], &[format!("--function={function}")]].concat());
+            Ok(plan.row(Metric::Time, Target::Ratio(target)))
+        })
+    };
+    let vmvx = |name, module: &'static str, function: &'static str, inputs: &'static [&'static str]| {
+        case(name, move |it| {
+            let plan = benchmark(it, it.call(module, function, inputs));
+            Ok(plan.row(Metric::Time, Target::Ratio(1.0)))
+        })
+    };
+    let abs = |it: &Workplace| it.call("simple_abs", "abs", &["f32=-7.25"]);
+    vec![
+        host("host.nothing", "nothing", 0.7),
+        host("host.sum", "sum", 0.8),
+        host("host.calls", "calls", 0.6),
+        vmvx("vmvx.matmul", "vmvx_speed.vmvx", "matmul", &["128x128xf32=0.5", "128x128xf32=1.5"]),
+        vmvx("vmvx.softmax", "vmvx_speed.vmvx", "softmax", &["64x256xf32=0.5"]),
+        vmvx(
+            "vmvx.microkernels.matmul",
+            "vmvx_speed.microkernels.vmvx",
+            "matmul",
+            &["128x128xf32=0.5", "128x128xf32=1.5"],
+        ),
+        vmvx(
+            "vmvx.microkernels.product_i8",
+            "vmvx_speed.microkernels.vmvx",
+            "product_i8",
+            &["256x256xi8=5", "256x256xi8=3"],
+        ),
+        case("call.simple_abs", move |it| Ok(benchmark(it, abs(it)).row(Metric::Time, Target::Ratio(0.8)))),
+        case("task.call.simple_abs", move |it| Ok(on_task(benchmark(it, abs(it)), Target::Ratio(0.7)))),
+        case("replayed.matmul", |it| replayed(it, "matmul", matmul(it)?)),
+        case("task.two_workers.matmul", |it| {
+            let Plan { ours, .. } = matmul(it)?;
+            let plan = Plan::new(on(1, &ours), on(2, &ours)).row(Metric::Time, Target::Ratio(1.0 / 1.85));
+            Ok(Plan { output: Output::Json, ..plan })
+        }),
+        case("first.simple_abs", move |it| {
+            Ok(run(it, abs(it)).row(Metric::Processor, Target::Ratio(1.5)).runs(20))
+        }),
+        case("record.call", move |it| {
+            let shared = [SYNC, "--benchmark_min_time=100000x", "--benchmark_format=json"];
+            let arguments = [&abs(it)[..], &shared.map(ToOwned::to_owned)].concat();
+            let plain = Plan::for_tool(it, "iree-benchmark-module", arguments);
+            let plan = recorded(it, plain, "--device_replay_output", "record.call.ireereplay");
+            Ok(plan.row(Metric::Time, Target::Ratio(0.5)))
+        }),
+        // Compared with a program that writes as many bytes.
+        case("record.inputs", |it| {
+            let plain = run(it, it.large_input()?);
+            let Plan { ours, without, .. } =
+                recorded(it, plain, "--device_replay_output", "record.inputs.ireereplay");
+            let written = it.scratch("written.bin");
+            let count = INPUT_BYTES >> 20;
+            let of = [format!("of={}", written.display()), "bs=1M".into(), format!("count={count}")];
+            let arguments = [&["if=/dev/zero".to_owned()][..], &of].concat();
+            let without = match without {
+                Without::Runs(_, ours) => Without::Runs(None, ours),
+                other => other,
+            };
+            let plan = Plan::new(Invocation { program: "dd".into(), arguments }, ours);
+            Ok(Plan { without, ..plan }.row(Metric::Wall, Target::Ratio(1.2)))
+        }),
+    ]
+}
+
+/// Real models, and captures of many calls.
+fn of_corpus() -> Vec<Case> {
+    let capture = |name, capture: &'static str| case(name, move |it| scope(it, &it.capture(capture)));
+    let model = |name: &'static str, model: &'static str| {
+        case(name, move |it| {
+            Ok(replay(it, &it.model_capture(model)?, &[]).row(Metric::Time, Target::Ratio(1.0)))
+        })
+    };
+    let task = |name, model: &'static str| {
+        case(name, move |it| Ok(on_task(benchmark(it, it.call_of(model)?), Target::Ratio(1.0))))
+    };
+    // A profile adds less to the models than the noise of the rest.
+    let added = |name, family: &'static str| {
+        case(name, move |it| {
+            let flags = ["--benchmark_min_time=0.05s"];
+            let mut plain = replay(it, &it.capture("bench.abs.2000"), &flags);
+            let mode = format!("--device_profiling_mode={family}");
+            plain = recorded(it, plain, "--device_profiling_output", "profile.ireeprof");
+            plain.ours.arguments.push(mode.clone());
+            if let Some(theirs) = &mut plain.theirs {
+                theirs.arguments.push(mode);
             }
-            Self::TwoChains => workplace.example_capture("two_chains"),
-        }
-    }
+            Ok(plain.row(Metric::Time, Target::Ratio(1.0)).runs(20))
+        })
+    };
+    let digests = |name, model: &'static str, ledger: &'static str, target| {
+        case(name, move |it| {
+            let capture = it.scratch(&format!("{name}.ireereplay"));
+            let mut plan = run(it, it.call_of(model)?);
+            plan.ours.arguments.push(format!("--device_replay_output={}", capture.display()));
+            plan = with(plan, &format!("--device_replay_ledger={ledger}"));
+            if let Some(theirs) = &mut plan.theirs {
+                theirs.arguments.push("--device_replay_ledger=off".to_owned());
+            }
+            Ok(plan.row(Metric::Wall, Target::Ratio(target)).runs(3))
+        })
+    };
+    vec![
+        capture("scope.abs.2000", "bench.abs.2000"),
+        capture("scope.control.20", "bench.control.20"),
+        capture("scope.mlp.20", "bench.mlp.20"),
+        model("model.basic_pitch", "basic_pitch"),
+        model("model.magika", "magika"),
+        model("model.ppocr_cls", "ppocr_cls"),
+        model("model.silero_vad", "silero_vad"),
+        case("call.silero_vad", |it| {
+            Ok(benchmark(it, it.call_of("silero_vad")?).row(Metric::Time, Target::Ratio(1.0)))
+        }),
+        task("task.call.basic_pitch", "basic_pitch"),
+        task("task.call.ppocr_cls", "ppocr_cls"),
+        task("task.call.silero_vad", "silero_vad"),
+        case("replayed.magika", |it| replayed(it, "magika", benchmark(it, it.call_of("magika")?))),
+        case("first.silero_vad", |it| {
+            let call = it.call_of("silero_vad")?.into_iter();
+            // With all weights in a file.
+            let call = call.map(|it| it.replace("/m.vmfb", "/ext.vmfb").replace("/m.irpa", "/ext.irpa"));
+            Ok(run(it, call.collect()).row(Metric::Processor, Target::Ratio(1.5)).runs(10))
+        }),
+        added("profile.queue-events.added", "queue-events"),
+        added("profile.host-execution.added", "host-execution"),
+        case("slice.largest_model", slice),
+        case("verify.basic_pitch", verify),
+        digests("record.reads.magika", "magika", "reads", 1.05),
+        digests("record.dispatches.basic_pitch", "basic_pitch", "dispatches", 2.0),
+    ]
 }
 
 /// The same run on `local-task` with `workers` workers.
 fn on(workers: u32, invocation: &Invocation) -> Invocation {
     let arguments = invocation.arguments.iter().flat_map(|argument| match argument.as_str() {
-        "--device=local-sync" => {
-            vec!["--device=local-task".to_owned(), format!("--task_topology_group_count={workers}")]
-        }
+        SYNC => vec!["--device=local-task".to_owned(), format!("--task_topology_group_count={workers}")],
         _ => vec![argument.clone()],
     });
     Invocation { program: invocation.program.clone(), arguments: arguments.collect() }
 }
 
-fn scope(workplace: &Workplace, capture: &Path, figure: Figure) -> Plan {
-    benchmark(workplace, capture, &["--replay_scope=execute"], vec![figure])
+/// On `local-task`, the time of a call, and that of the processors: waiting threads may spin.
+fn on_task(plan: Plan, time: Target) -> Plan {
+    let plan = plan.on_workers().row(Metric::Time, time);
+    plan.suffixed(".processor", Metric::ProcessorPerCall, Target::Ratio(1.0))
 }
 
-fn benchmark(workplace: &Workplace, capture: &Path, flags: &[&str], figures: Vec<Figure>) -> Plan {
-    let shared = ["--device=local-sync", "--benchmark_min_time=0.2s", "--benchmark_format=json"];
-    let plan = process(workplace, "iree-benchmark-replay", &[&shared, flags].concat(), capture, figures);
+/// Ours with another flag, compared with ours without.
+fn with(plan: Plan, flag: &str) -> Plan {
+    let theirs = plan.ours.clone();
+    let mut ours = plan.ours;
+    ours.arguments.push(flag.to_owned());
+    Plan { theirs: Some(theirs), ours, ..plan }
+}
+
+/// Our replay in captured order, compared with ours in serialized order.
+fn in_order(plan: Plan) -> Plan {
+    with(plan, "--replay_order=captured")
+}
+
+fn scope(workplace: &Workplace, capture: &Path) -> Prepared {
+    let plan = replay(workplace, capture, &["--replay_scope=execute"]);
+    Ok(plan.row(Metric::Time, Target::Ratio(1.0)))
+}
+
+/// Both benchmark tools on a capture.
+fn replay(workplace: &Workplace, capture: &Path, flags: &[&str]) -> Plan {
+    let shared = [SYNC, "--benchmark_min_time=0.2s", "--benchmark_format=json"];
+    let plan = process(workplace, "iree-benchmark-replay", &[&shared, flags].concat(), capture);
     Plan { output: Output::Json, ..plan }
 }
 
-/// One run of the long capture in both orders, ours: the serialized one is the baseline.
-fn records_in_order(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
-    let capture = workplace.long_capture()?;
-    let mut plan = process(workplace, "iree-run-replay", &["--device=local-sync"], &capture, vec![figure]);
-    plan.theirs = plan.ours.clone();
-    plan.ours.arguments.push("--replay_order=captured".to_owned());
-    Ok(plan)
+/// Both benchmark tools on a call of a program.
+fn benchmark(workplace: &Workplace, arguments: Vec<String>) -> Plan {
+    let shared = [SYNC, "--benchmark_min_time=0.2s", "--benchmark_format=json"];
+    let arguments = shared.iter().map(ToString::to_string).chain(arguments).collect();
+    Plan { output: Output::Json, ..Plan::for_tool(workplace, "iree-benchmark-module", arguments) }
 }
 
-/// A replay of the calls of a program, in captured order and without what is outside of them.
-fn replayed(workplace: &Workplace, program: Plan, figures: Vec<Figure>) -> Result<Plan, Box<dyn Error>> {
+/// Both run tools with the same arguments.
+fn run(workplace: &Workplace, mut arguments: Vec<String>) -> Plan {
+    arguments.insert(0, SYNC.to_owned());
+    Plan::for_tool(workplace, "iree-run-module", arguments)
+}
+
+fn process(workplace: &Workplace, tool: &str, flags: &[&str], capture: &Path) -> Plan {
+    let arguments = flags.iter().map(ToString::to_string).chain([capture.display().to_string()]);
+    Plan::for_tool(workplace, tool, arguments.collect())
+}
+
+fn matmul(workplace: &Workplace) -> Prepared {
+    let module = workplace.compile("matmul_1024", MATMUL)?;
+    let mut arguments = vec![format!("--module={}", module.display()), "--function=matmul".to_owned()];
+    arguments.extend(["0.5", "1.5"].map(|value| format!("--input=1024x1024xf32={value}")));
+    Ok(benchmark(workplace, arguments))
+}
+
+/// What writing a file adds, whose path is the value of `flag`.
+fn recorded(workplace: &Workplace, plain: Plan, flag: &str, file: &str) -> Plan {
+    let recorded = |invocation: &Invocation, whose: &str| {
+        let mut invocation = invocation.clone();
+        let path = workplace.scratch(&format!("{whose}.{file}"));
+        invocation.arguments.push(format!("{flag}={}", path.display()));
+        invocation
+    };
+    let theirs = plain.theirs.as_ref().map(|it| recorded(it, "theirs"));
+    let ours = recorded(&plain.ours, "ours");
+    Plan { theirs, ours, without: Without::Runs(plain.theirs, plain.ours), ..plain }
+}
+
+/// A replay of the calls of a program, in captured order and without what is outside of them, compared with
+/// the program, both ours, with two workers. Most of the time is device work: a replay does nothing else.
+fn replayed(workplace: &Workplace, name: &str, program: Plan) -> Prepared {
     let module = on(2, &program.ours);
-    let name = &program.figures.first().ok_or("the program has no figure")?.name;
-    let path = workplace.scratch(&format!("{name}.ireereplay"));
+    let path = workplace.scratch(&format!("replayed.{name}.ireereplay"));
     let once = |argument: &String| match argument.starts_with("--benchmark_min_time") {
         true => "--benchmark_min_time=1x".to_owned(),
         false => argument.clone(),
     };
     workplace.record("iree-benchmark-module", module.arguments.iter().map(once).collect(), &path)?;
     let flags = ["--replay_order=captured", "--replay_scope=execute", "--replay_fast_forward"];
-    let replay = on(2, &benchmark(workplace, &path, &flags, Vec::new()).ours);
-    Ok(Plan { theirs: module, ours: replay, figures, ..program })
+    let replay = on(2, &replay(workplace, &path, &flags).ours);
+    let plan = Plan::new(module, replay).row(Metric::Time, Target::Within(0.05));
+    Ok(Plan { output: Output::Json, ..plan })
 }
 
-/// The same number of repetitions of a scope, with all of the capture and without.
-fn fast_forward(workplace: &Workplace, figure: Figure) -> Result<Plan, Box<dyn Error>> {
-    let capture = workplace.example_capture("small_scope")?;
-    let flags = ["--replay_scope=execute", "--benchmark_min_time=200x", "--device=local-sync"];
-    let mut plan = process(workplace, "iree-benchmark-replay", &flags, &capture, vec![figure]);
-    plan.theirs = plan.ours.clone();
-    plan.ours.arguments.push("--replay_fast_forward".to_owned());
-    Ok(plan)
+/// A slice of the dispatch that takes the most time, compared with a replay of its capture.
+fn slice(workplace: &Workplace) -> Prepared {
+    let capture = workplace.model_capture("magika")?.display().to_string();
+    let kernels = workplace.ours(&["kernels", SYNC, "--format=json", &capture]);
+    let listed = workplace.done(&kernels)?;
+    let report: serde_json::Value = serde_json::from_slice(&listed)?;
+    let longest = &report["kernels"][0];
+    let output = workplace.scratch("slice.ireereplay").display().to_string();
+    let (dispatch, occurrence) =
+        (format!("--dispatch={}", longest["record"]), format!("--occurrence={}", longest["occurrence"]));
+    let cut = workplace.ours(&["slice", SYNC, &dispatch, &occurrence, &capture, "-o", &output]);
+    let plan = Plan::new(workplace.ours(&["run", SYNC, &capture]), cut);
+    Ok(plan.row(Metric::Wall, Target::Ratio(4.0)))
 }
 
-fn process(workplace: &Workplace, tool: &str, flags: &[&str], capture: &Path, figures: Vec<Figure>) -> Plan {
-    let arguments = flags.iter().map(ToString::to_string).chain([capture.display().to_string()]);
-    Plan::for_tool(workplace, tool, arguments.collect(), figures)
+/// A verification against a ledger of dispatches, compared with a replay.
+fn verify(workplace: &Workplace) -> Prepared {
+    let capture = workplace.model_capture("basic_pitch")?.display().to_string();
+    let ledger = workplace.scratch("verify.ledger").display().to_string();
+    workplace.done(&workplace.ours(&["run", &format!("--replay_ledger={ledger}"), SYNC, &capture]))?;
+    let verified = workplace.ours(&["verify", &format!("--against={ledger}"), SYNC, &capture]);
+    let plan = Plan::new(workplace.ours(&["run", SYNC, &capture]), verified);
+    Ok(plan.row(Metric::Wall, Target::Ratio(2.0)).runs(3))
 }

@@ -1,64 +1,35 @@
-//! Comparisons of captures of 1.8 million records.
+//! A comparison of captures of 1.8 million records that differ in many places.
 
-use super::cases::{Figure, Plan};
+use super::cases::{Plan, Prepared};
 use super::measure::{Invocation, Metric};
-use super::prepare::Workplace;
+use super::prepare::{Workplace, words};
 use super::report::Target;
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IntoInnerError, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// What is compared with the long capture; the other column is a second.
-#[derive(Clone, Copy)]
-pub enum Compared {
-    /// Itself.
-    Same,
-    /// A copy that differs in many places.
-    Changed,
-}
-
-/// Maximum seconds of a comparison.
-const SECONDS: f64 = 3.0;
-/// Maximum memory, as a multiple of both files.
-const MEMORY: u64 = 3;
+/// Maximum memory of a comparison: two files of nine million records take 1.5 GB.
+const MEMORY: u64 = 300 << 20;
 /// Of the allocations, one in this many has another size; of the executions, one in ten times as many is
 /// missing.
 const EVERY: usize = 7;
 
-/// All cases, by name.
-pub fn all() -> [(&'static str, Compared); 2] {
-    [("diff.same", Compared::Same), ("diff.changed", Compared::Changed)]
-}
-
-impl Compared {
-    /// Makes the inputs.
-    pub fn prepare(self, name: &str, workplace: &Workplace) -> Result<Plan, Box<dyn Error>> {
-        let (_, rehal) = workplace.pair("rehal");
-        let before = workplace.long_capture()?;
-        let (after, status) = match self {
-            Self::Same => (before.clone(), 0),
-            Self::Changed => (changed(workplace, &before)?, 2),
-        };
-        let files = fs::metadata(&before)?.len() + fs::metadata(&after)?.len();
-        let script = format!("\"$@\"; test $? -eq {status}");
-        let mut arguments: Vec<String> = ["-c", &script, "sh"].map(ToOwned::to_owned).to_vec();
-        arguments.extend([rehal.display().to_string(), "diff".to_owned()]);
-        arguments.extend([before.display().to_string(), after.display().to_string()]);
-        let figure =
-            |suffix: &str, metric, target| Figure { name: format!("{name}{suffix}"), metric, target };
-        let theirs = Invocation { program: "/bin/sleep".into(), arguments: vec!["1".to_owned()] };
-        let ours = Invocation { program: "/bin/sh".into(), arguments };
-        let figures = vec![
-            figure("", Metric::Wall, Target::Ratio(SECONDS)),
-            figure(".memory", Metric::PeakBeyond(0), Target::Bytes(MEMORY * files)),
-        ];
-        Ok(Plan::new(theirs, ours, figures))
-    }
+/// The long capture, and a copy of it that differs.
+pub fn changed(workplace: &Workplace) -> Prepared {
+    let before = workplace.long_capture()?;
+    let after = changed_copy(workplace, &before)?.display().to_string();
+    let Invocation { program, arguments } = workplace.ours(&["diff", &before.display().to_string(), &after]);
+    // Status 2 is different.
+    let mut script = words(&["-c", r#""$@"; test $? -eq 2"#, "sh", &program.display().to_string()]);
+    script.extend(arguments);
+    let plan = Plan::new(None, Invocation { program: "/bin/sh".into(), arguments: script });
+    let plan = plan.row(Metric::Wall, Target::Seconds(3.0));
+    Ok(plan.suffixed(".memory", Metric::PeakBeyond(0), Target::Bytes(MEMORY)))
 }
 
 /// A copy of a capture in which many allocations have other sizes, and many executions are missing.
-fn changed(workplace: &Workplace, capture: &Path) -> Result<PathBuf, Box<dyn Error>> {
+fn changed_copy(workplace: &Workplace, capture: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let path = workplace.scratch("long.changed.ireereplay");
     if path.is_file() {
         return Ok(path);

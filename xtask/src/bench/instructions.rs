@@ -117,7 +117,7 @@ pub fn main(only: &[String], tools: Option<&Path>, write: Option<&str>, any_vers
         None => run::build_rehal(PROFILE)?,
     };
     let rehal = tools.join("rehal");
-    let workplace = Workplace::new(&root, Reference::find(&root)?, tools)?;
+    let workplace = Workplace::new(&root, Reference::find(&root)?, &tools)?;
     let mut workloads = workloads(&workplace)?;
     workloads.retain(|it| only.is_empty() || only.iter().any(|part| it.name.contains(part.as_str())));
     let counted = count_all(&workloads, &rehal, &workplace, &expected)?;

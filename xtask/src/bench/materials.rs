@@ -1,7 +1,7 @@
 //! Inputs of the program cases: modules, arguments and parameters, generated or found.
 
+use super::cases::{INPUT_BYTES, USED_PARAMETER_BYTES};
 use super::prepare::{Made, Workplace};
-use super::programs::{INPUT_BYTES, USED_PARAMETER_BYTES};
 use std::error::Error;
 use std::fs;
 use std::io::Write as _;
@@ -48,24 +48,6 @@ impl Workplace {
             None => format!("--input={input}"),
         }));
         arguments
-    }
-
-    /// The function of a real model.
-    pub fn model_function(&self, name: &str) -> &'static str {
-        self.models().into_iter().find(|(model, _)| *model == name).map_or("main", |(_, function)| function)
-    }
-
-    /// Module, parameters and inputs of a real model; `external` selects the module with all weights in a
-    /// file.
-    pub fn model_arguments(&self, name: &str, external: bool) -> Result<Vec<String>, Box<dyn Error>> {
-        let arguments = self.model_base_arguments(name)?;
-        if !external {
-            return Ok(arguments);
-        }
-        let swapped = arguments
-            .into_iter()
-            .map(|argument| argument.replace("/m.vmfb", "/ext.vmfb").replace("/m.irpa", "/ext.irpa"));
-        Ok(swapped.collect())
     }
 
     /// The arguments of a program that uses 64 MiB of a parameter file of 2 GiB.

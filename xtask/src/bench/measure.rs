@@ -1,11 +1,11 @@
-//! One run of a program: wall time, peak memory and report.
+//! One run of a program: its times, peak memory and report.
 
 use serde_json::Value;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use wait4::Wait4 as _;
+use wait4::{ResourceUsage, Wait4 as _};
 
 /// A program and its arguments.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub enum Output {
 /// The measurements of a run.
 pub struct Measured {
     pub wall: Duration,
+    /// Of the processor, with that of the processes that it started.
+    pub processor: Duration,
     /// Peak resident memory as counted by the system. At least this program's own memory when it spawned the
     /// other (a few MB).
     pub peak_bytes: u64,
@@ -52,7 +54,8 @@ pub fn run(invocation: &Invocation, output: Output) -> Result<Measured, Box<dyn 
         return Err(format!("{}: {}\n{said}", invocation.program.display(), ended.status).into());
     }
     let json = text.map(|text| report(&text)).transpose()?;
-    Ok(Measured { wall, peak_bytes: ended.rusage.maxrss, json })
+    let ResourceUsage { utime, stime, maxrss, .. } = ended.rusage;
+    Ok(Measured { wall, processor: utime + stime, peak_bytes: maxrss, json })
 }
 
 /// The JSON in a benchmark tool's output; the reference may print a line before it.
@@ -62,14 +65,18 @@ fn report(text: &str) -> Result<Value, Box<dyn Error>> {
 }
 
 /// A figure of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Metric {
-    /// Time per iteration of the benchmark row with this name.
-    Benchmark(String),
     /// Time per iteration of the report's only row.
-    OnlyBenchmark,
+    Time,
+    /// Time of all processors per iteration of that row.
+    ProcessorPerCall,
+    /// The time of the kernels that `rehal kernels` reports.
+    Kernels,
     /// Wall time of the process.
     Wall,
+    /// Time of the processor that it took.
+    Processor,
     /// Peak resident memory minus this (a mapped file counts as resident while it is read).
     PeakBeyond(u64),
 }
@@ -79,41 +86,42 @@ pub enum Metric {
 pub enum Unit {
     Nanoseconds,
     Bytes,
+    Percent,
 }
 
 impl Metric {
     /// The figure's unit.
-    pub fn unit(&self) -> Unit {
+    pub fn unit(self) -> Unit {
         if matches!(self, Self::PeakBeyond(_)) { Unit::Bytes } else { Unit::Nanoseconds }
     }
 
     /// Extracts the figure from a run.
-    pub fn of(&self, run: &Measured) -> Result<f64, String> {
+    pub fn of(self, run: &Measured) -> Result<f64, String> {
+        let json = run.json.as_ref().ok_or("the program has printed no report");
         match self {
             Self::Wall => Ok(run.wall.as_nanos() as f64),
-            Self::PeakBeyond(bytes) => Ok(run.peak_bytes.saturating_sub(*bytes) as f64),
-            Self::Benchmark(name) => benchmark_ns(run.json.as_ref(), name),
-            Self::OnlyBenchmark => {
-                let name = run.json.as_ref().map(|json| &json["benchmarks"][0]["name"]);
-                benchmark_ns(run.json.as_ref(), name.and_then(Value::as_str).unwrap_or_default())
-            }
+            Self::Processor => Ok(run.processor.as_nanos() as f64),
+            Self::PeakBeyond(bytes) => Ok(run.peak_bytes.saturating_sub(bytes) as f64),
+            Self::Time => benchmark_ns(json?, "real_time"),
+            Self::ProcessorPerCall => benchmark_ns(json?, "cpu_time"),
+            Self::Kernels => json?["total_ns"].as_f64().ok_or_else(|| "the report has no total".to_owned()),
         }
     }
 }
 
-fn benchmark_ns(json: Option<&Value>, name: &str) -> Result<f64, String> {
-    let rows = json.and_then(|json| json["benchmarks"].as_array()).ok_or("the report has no benchmarks")?;
-    let row = rows.iter().find(|row| row["name"] == name).ok_or_else(|| {
-        let names: Vec<_> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
-        format!("the report has no row {name}, only {names:?}")
-    })?;
-    let time = row["real_time"].as_f64().ok_or_else(|| format!("{name} has no real_time"))?;
+/// A time of the only row of a benchmark's report.
+fn benchmark_ns(json: &Value, clock: &str) -> Result<f64, String> {
+    let rows = json["benchmarks"].as_array().map(Vec::as_slice);
+    let Some([row]) = rows else {
+        return Err(format!("expected a report with one benchmark, found {}", rows.map_or(0, <[_]>::len)));
+    };
+    let time = row[clock].as_f64().ok_or_else(|| format!("{} has no {clock}", row["name"]))?;
     let scale = match row["time_unit"].as_str() {
         Some("ns") => 1.0,
         Some("us") => 1e3,
         Some("ms") => 1e6,
         Some("s") => 1e9,
-        other => return Err(format!("{name} has the time unit {other:?}")),
+        other => return Err(format!("{} has the time unit {other:?}", row["name"])),
     };
     Ok(time * scale)
 }
@@ -124,12 +132,13 @@ mod tests {
 
     #[test]
     fn a_row_is_found_and_scaled() {
-        let json =
-            report("banner\n{\"benchmarks\":[{\"name\":\"a\",\"real_time\":2.5,\"time_unit\":\"us\"}]}")
-                .unwrap();
-        assert_eq!(benchmark_ns(Some(&json), "a"), Ok(2500.0));
-        assert!(benchmark_ns(Some(&json), "b").unwrap_err().contains("only [\"a\"]"));
-        assert!(benchmark_ns(None, "a").is_err());
+        let row = r#"{"name":"a","real_time":2.5,"cpu_time":1,"time_unit":"us"}"#;
+        let json = report(&format!("banner\n{{\"benchmarks\":[{row}]}}")).unwrap();
+        assert_eq!(benchmark_ns(&json, "real_time"), Ok(2500.0));
+        assert_eq!(benchmark_ns(&json, "cpu_time"), Ok(1000.0));
+        assert!(benchmark_ns(&json, "gpu_time").unwrap_err().contains("no gpu_time"));
+        let two = report(&format!("{{\"benchmarks\":[{row},{row}]}}")).unwrap();
+        assert!(benchmark_ns(&two, "real_time").unwrap_err().contains("found 2"));
     }
 
     #[test]

@@ -8,20 +8,15 @@ mod diff;
 mod instructions;
 mod materials;
 mod measure;
-mod orders;
 mod page;
 mod prepare;
-mod profiles;
-mod programs;
 mod report;
-mod slices;
 mod verdicts;
-mod verify;
 mod vulkan;
 
 use crate::{Outcome, root};
-use cases::Plan;
-use measure::{Invocation, Measured, Metric, Output};
+use cases::{Plan, Without};
+use measure::{Invocation, Measured, Metric, Output, Unit};
 use oracle::reference::Reference;
 use prepare::Workplace;
 use report::Row;
@@ -61,14 +56,14 @@ pub fn main(arguments: &[String]) -> Outcome {
         Some(directory) => directory.clone(),
         None => crate::run::build_tools("release")?,
     };
-    let workplace = Workplace::new(&root, reference, tools)?;
+    let workplace = Workplace::new(&root, reference, &tools)?;
     if let Some(runs) = options.verdicts {
         return verdicts::measure(&workplace, runs);
     }
     let mut rows = Vec::new();
     let mut failed = Vec::new();
     report::print_head();
-    for case in cases::all(&workplace)? {
+    for case in cases::all(&workplace) {
         if !options.only.is_empty() && !options.only.iter().any(|part| case.name.contains(part.as_str())) {
             continue;
         }
@@ -79,7 +74,7 @@ pub fn main(arguments: &[String]) -> Outcome {
             }
             Err(error) => {
                 eprintln!("bench: {} failed: {error}", case.name);
-                failed.push(case.name);
+                failed.push(case.name.to_owned());
             }
         }
     }
@@ -149,41 +144,40 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
 
 impl Plan {
     /// Runs both programs alternately: A B, then B A, so that drift of the machine affects both alike.
-    fn measure(&self, rounds: u32) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
+    fn measure(&self, name: &str, rounds: u32) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
         let (mut theirs, mut ours): (Vec<Sample>, Vec<Sample>) = (Vec::new(), Vec::new());
         let (their_base, our_base) = match &self.without {
-            Some((theirs, ours)) => (theirs.as_ref(), Some(ours)),
-            None => (None, None),
+            Without::Nothing => (None, None),
+            Without::Runs(theirs, ours) => (theirs.as_ref(), Some(ours)),
+            Without::Kernels(kernels) => (Some(kernels), Some(kernels)),
         };
-        let run_theirs = || Sample::take(&self.theirs, their_base, self.output);
-        let run_ours = || Sample::take(&self.ours, our_base, self.output);
+        let take = |program, base| Sample::take(program, base, self.output);
         // The first run of each warms the file cache and is discarded.
-        run_theirs()?;
-        run_ours()?;
-        for round in 0..rounds * self.runs_per_round {
-            if round % 2 == 0 {
-                theirs.push(run_theirs()?);
-                ours.push(run_ours()?);
-            } else {
-                ours.push(run_ours()?);
-                theirs.push(run_theirs()?);
+        for round in 0..=rounds * self.runs_per_round {
+            let mine = (round % 2 == 1).then(|| take(&self.ours, our_base)).transpose()?;
+            let their = self.theirs.as_ref().map(|it| take(it, their_base)).transpose()?;
+            let mine = mine.map_or_else(|| take(&self.ours, our_base), Ok)?;
+            if round != 0 {
+                theirs.extend(their);
+                ours.push(mine);
             }
         }
-        self.figures
-            .iter()
-            .map(|figure| {
-                let values = |samples: &[Sample]| {
-                    samples.iter().map(|sample| sample.figure(&figure.metric)).collect::<Result<Vec<_>, _>>()
-                };
-                Ok(Row::new(
-                    &figure.name,
-                    figure.metric.unit(),
-                    figure.target,
-                    values(&theirs)?,
-                    values(&ours)?,
-                ))
-            })
-            .collect()
+        let is_difference = !matches!(self.without, Without::Nothing);
+        let rows = self.figures.iter().map(|figure| {
+            let values = |samples: &[Sample]| {
+                samples
+                    .iter()
+                    .map(|it| it.figure(figure.metric, &self.without))
+                    .collect::<Result<Vec<_>, _>>()
+            };
+            let unit = match self.without {
+                Without::Kernels(_) => Unit::Percent,
+                _ => figure.metric.unit(),
+            };
+            let name = format!("{name}{}", figure.suffix);
+            Ok(Row::new(name, unit, figure.target, is_difference, &values(&theirs)?, &values(&ours)?))
+        });
+        rows.collect()
     }
 }
 
@@ -203,9 +197,16 @@ impl Sample {
         Ok(Self { with: measure::run(program, output)?, without })
     }
 
-    fn figure(&self, metric: &Metric) -> Result<f64, String> {
-        let without = self.without.as_ref().map_or(Ok(0.0), |run| metric.of(run))?;
-        Ok(metric.of(&self.with)? - without)
+    fn figure(&self, metric: Metric, without: &Without) -> Result<f64, String> {
+        let with = metric.of(&self.with)?;
+        let Some(base) = &self.without else { return Ok(with) };
+        match without {
+            Without::Kernels(_) => {
+                let kernels = Metric::Kernels.of(base)?;
+                Ok((with - kernels) / kernels * 100.0)
+            }
+            _ => Ok(with - metric.of(base)?),
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Generated inputs of the cases: captures that are too large or machine-specific to be checked in.
 
+use super::measure::Invocation;
 use crate::run;
 use oracle::reference::Reference;
 use std::error::Error;
 use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Paths of inputs and generated files.
@@ -42,16 +44,32 @@ const LONG_CALLS: u32 = 200_000;
 pub type Made = Result<PathBuf, Box<dyn Error>>;
 
 impl Workplace {
-    /// Uses `target/bench` under `root` for generated files.
-    pub fn new(root: &Path, reference: Reference, tools: PathBuf) -> Result<Self, Box<dyn Error>> {
+    /// Uses `target/bench` under `root` for generated files, and for a copy of the tools in `tools`: that is
+    /// what users start. A file that a linker has written starts up to a fifth slower than a copy of it.
+    pub fn new(root: &Path, reference: Reference, tools: &Path) -> Result<Self, Box<dyn Error>> {
         let scratch = root.join("target/bench");
-        fs::create_dir_all(&scratch)?;
+        let copies = scratch.join("tools");
+        fs::create_dir_all(&copies)?;
+        for entry in fs::read_dir(tools)? {
+            let entry = entry?;
+            let (name, copy) = (entry.file_name(), copies.join(entry.file_name()));
+            if name != "rehal" && !entry.file_type()?.is_symlink() {
+                continue;
+            }
+            if copy.symlink_metadata().is_ok() {
+                fs::remove_file(&copy)?;
+            }
+            match name == "rehal" {
+                true => fs::copy(entry.path(), copy).map(drop)?,
+                false => symlink("rehal", copy)?,
+            }
+        }
         Ok(Self {
             fixtures: root.join("fixtures"),
             corpus: oracle::captures::corpus(),
             scratch,
             reference,
-            tools,
+            tools: copies,
         })
     }
 
@@ -60,13 +78,27 @@ impl Workplace {
         (self.reference.tool(name), self.tools.join(name))
     }
 
-    /// A capture from the corpus, else from the fixtures, by names in order of preference.
-    pub fn capture(&self, in_corpus: &str, in_fixtures: &str) -> PathBuf {
-        let corpus =
-            self.corpus.as_ref().map(|corpus| corpus.join(format!("captures/{in_corpus}.ireereplay")));
-        corpus
-            .filter(|path| path.is_file())
-            .unwrap_or_else(|| self.fixtures.join(format!("captures/{in_fixtures}.ireereplay")))
+    /// A run of `rehal`.
+    pub fn ours(&self, arguments: &[&str]) -> Invocation {
+        Invocation { program: self.tools.join("rehal"), arguments: words(arguments) }
+    }
+
+    /// What a program prints, which must succeed.
+    pub fn done(&self, invocation: &Invocation) -> Result<Vec<u8>, Box<dyn Error>> {
+        let Invocation { program, arguments } = invocation;
+        let ended = run::collect(program, arguments, &self.scratch)?;
+        if ended.how == "status 0" {
+            return Ok(ended.stdout);
+        }
+        let said = String::from_utf8_lossy(&ended.stderr);
+        Err(format!("{} {}: {}: {said}", program.display(), arguments.join(" "), ended.how).into())
+    }
+
+    /// A capture from the corpus, else from the fixtures.
+    pub fn capture(&self, name: &str) -> PathBuf {
+        let file = format!("captures/{name}.ireereplay");
+        let corpus = self.corpus.as_ref().map(|corpus| corpus.join(&file));
+        corpus.filter(|path| path.is_file()).unwrap_or_else(|| self.fixtures.join(file))
     }
 
     /// A capture of the fixtures on Vulkan.
@@ -74,58 +106,34 @@ impl Workplace {
         self.fixtures.join(format!("vulkan/captures/{name}.ireereplay"))
     }
 
-    /// The many-call captures: name and path.
-    pub fn bench_captures(&self) -> Result<Vec<(String, PathBuf)>, Box<dyn Error>> {
-        let mut found = Vec::new();
-        for directory in self.corpus.iter().chain([&self.fixtures]) {
-            for entry in fs::read_dir(directory.join("captures"))? {
-                let path = entry?.path();
-                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-                if let Some(name) =
-                    name.strip_prefix("bench.").and_then(|name| name.strip_suffix(".ireereplay"))
-                {
-                    found.push((name.to_owned(), path.clone()));
-                }
-            }
-        }
-        found.sort();
-        Ok(found)
-    }
-
-    /// Real models of the corpus; empty without the corpus.
-    pub fn models(&self) -> Vec<(&'static str, &'static str)> {
-        match self.corpus {
-            Some(_) => vec![
-                ("basic_pitch", "tf2onnx"),
-                ("magika", "tf2onnx"),
-                ("ppocr_cls", "paddle-onnx"),
-                ("silero_vad", "main_graph"),
-            ],
-            None => Vec::new(),
-        }
+    pub fn has_corpus(&self) -> bool {
+        self.corpus.is_some()
     }
 
     /// Captures a model on this machine, so that the identity of its parameter file matches.
-    pub fn model_capture(&self, name: &str, function: &str) -> Made {
+    pub fn model_capture(&self, name: &str) -> Made {
         let path = self.scratch.join(format!("model.{name}.ireereplay"));
-        let mut arguments = vec!["--device=local-sync".to_owned(), format!("--function={function}")];
-        arguments.extend(self.model_base_arguments(name)?);
+        let mut arguments = self.call_of(name)?;
+        arguments.push("--device=local-sync".to_owned());
         self.record("iree-run-module", arguments, &path)?;
         Ok(path)
     }
 
-    /// Module, parameters and inputs of a real model, as arguments.
-    pub fn model_base_arguments(&self, name: &str) -> Result<Vec<String>, Box<dyn Error>> {
+    /// Module, parameters, function and inputs of a real model, as arguments.
+    pub fn call_of(&self, name: &str) -> Result<Vec<String>, Box<dyn Error>> {
         let corpus = self.corpus.as_ref().ok_or("real models need the corpus, which is missing")?;
         let info: serde_json::Value =
             serde_json::from_slice(&fs::read(corpus.join(format!("models/{name}/info.json")))?)?;
         let base = info["base"].as_array().ok_or("info.json has no base arguments")?;
         let models = format!("{}/", corpus.join("models").display());
-        Ok(base
-            .iter()
-            .filter_map(|value| value.as_str())
-            .map(|value| value.replace("onnx/", &models))
-            .collect())
+        let function = match name {
+            "basic_pitch" | "magika" => "tf2onnx",
+            "ppocr_cls" => "paddle-onnx",
+            _ => "main_graph",
+        };
+        let arguments = base.iter().filter_map(|value| value.as_str());
+        let arguments = arguments.map(|value| value.replace("onnx/", &models));
+        Ok(arguments.chain([format!("--function={function}")]).collect())
     }
 
     /// A capture of a call whose inputs and result are 16 MiB each.
@@ -282,4 +290,8 @@ fn fill(archive: &Path) -> Result<(), Box<dyn Error>> {
         file.write_all(&block)?;
     }
     Ok(())
+}
+
+pub fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 /// The target of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
-    /// Maximum ratio of ours to the reference's.
+    /// Maximum ratio of ours to the other column.
     Ratio(f64),
     /// Maximum distance of that ratio from 1.
     Within(f64),
@@ -22,8 +22,15 @@ pub struct Row {
     name: String,
     unit: Unit,
     target: Target,
-    theirs: Summary,
+    /// Of differences, noise may be more than what they are.
+    is_difference: bool,
+    compared: Option<Compared>,
     ours: Summary,
+}
+
+/// What ours is compared with.
+struct Compared {
+    theirs: Summary,
     /// The median of the ratios of the pairs: a slow phase of the machine affects both of a pair.
     ratio: f64,
     /// Its 95 % interval, by the sign test.
@@ -37,45 +44,53 @@ struct Summary {
 }
 
 impl Row {
-    /// Summarizes the figures of pairs of runs: `theirs[i]` and `ours[i]` were measured one after the other.
-    pub fn new(name: &str, unit: Unit, target: Target, theirs: Vec<f64>, ours: Vec<f64>) -> Self {
-        let (ratio, interval) = match stats::paired_ratio(&ours, &theirs) {
-            Ok(PairedRatio { ratio, interval: (low, high), .. }) => (ratio, Interval { low, high }),
-            // Differences, which noise can make negative: then a pair has no ratio.
-            Err(_) => {
-                let ratio = stats::median(&ours) / stats::median(&theirs);
-                (ratio, stats::bootstrap_ratio(&theirs, &ours, stats::median))
-            }
-        };
-        let (theirs, ours) = (Summary::of(theirs), Summary::of(ours));
-        Self { name: name.to_owned(), unit, target, theirs, ours, ratio, interval }
+    /// Summarizes the figures of runs: `theirs[i]` and `ours[i]` were measured one after the other. Without
+    /// `theirs`, the target is a number.
+    pub fn new(
+        name: String,
+        unit: Unit,
+        target: Target,
+        is_difference: bool,
+        theirs: &[f64],
+        ours: &[f64],
+    ) -> Self {
+        let compared = (!theirs.is_empty()).then(|| {
+            let (ratio, interval) = match stats::paired_ratio(ours, theirs) {
+                Ok(PairedRatio { ratio, interval: (low, high), .. }) => (ratio, Interval { low, high }),
+                // Differences, which noise can make negative: then a pair has no ratio.
+                Err(_) => {
+                    let ratio = stats::median(ours) / stats::median(theirs);
+                    (ratio, stats::bootstrap_ratio(theirs, ours, stats::median))
+                }
+            };
+            Compared { theirs: Summary::of(theirs), ratio, interval }
+        });
+        Self { name, unit, target, is_difference, compared, ours: Summary::of(ours) }
     }
 
     /// The cells of a table: name, ours, the reference's, ratio, interval, promise and verdict.
     pub fn cells(&self) -> [String; 7] {
-        [
-            format!("`{}`", self.name),
-            human(self.ours.median, self.unit),
-            human(self.theirs.median, self.unit),
-            format!("{:.2}", self.ratio),
-            self.interval_text(),
-            self.promise(),
-            self.verdict().to_owned(),
-        ]
+        let [theirs, ratio, interval] = match &self.compared {
+            Some(it) => [human(it.theirs.median, self.unit), format!("{:.2}", it.ratio), it.interval_text()],
+            None => std::array::from_fn(|_| "-".to_owned()),
+        };
+        let ours = human(self.ours.median, self.unit);
+        let verdict = self.verdict().to_owned();
+        [format!("`{}`", self.name), ours, theirs, ratio, interval, self.promise(), verdict]
     }
 
-    fn interval_text(&self) -> String {
-        format!("{:.2} to {:.2}", self.interval.low, self.interval.high)
-    }
-
-    fn is_met(&self) -> bool {
-        match self.target {
-            // Of differences, which noise can make negative: then no ratio says anything.
-            Target::Ratio(_) if self.theirs.median <= 0.0 => self.ours.median <= 0.0,
-            Target::Ratio(_) | Target::Within(_) => self.allows(self.ratio),
-            Target::Bytes(limit) => self.ours.median <= limit as f64,
-            Target::Seconds(limit) => self.ours.median <= limit * 1e9,
+    /// Whether the target is met; `None` if the noise is more than the difference that was measured.
+    fn is_met(&self) -> Option<bool> {
+        let theirs = self.compared.as_ref().map_or(1.0, |it| it.theirs.median);
+        if self.is_difference && (theirs <= 0.0 || self.ours.median <= 0.0) {
+            return None;
         }
+        Some(match (self.target, &self.compared) {
+            (Target::Ratio(_) | Target::Within(_), Some(it)) => self.allows(it.ratio),
+            (Target::Bytes(limit), _) => self.ours.median <= limit as f64,
+            (Target::Seconds(limit), _) => self.ours.median <= limit * 1e9,
+            (Target::Ratio(_) | Target::Within(_), None) => return None,
+        })
     }
 
     /// Whether the target allows this ratio, as printed: half a percent is below the noise.
@@ -89,32 +104,31 @@ impl Row {
 
     /// Whether other runs would probably lead to the same verdict: neither end of the interval contradicts
     /// it.
-    fn is_decided(&self) -> bool {
-        let Interval { low, high } = self.interval;
+    fn is_decided(&self, is_met: bool) -> bool {
+        let Some(Compared { interval: Interval { low, high }, .. }) = self.compared else { return true };
         match self.target {
             Target::Bytes(_) | Target::Seconds(_) => true,
             // An interval on both sides of 1 may have a ratio within the limit although neither end is.
-            Target::Within(_) if !self.is_met() => {
+            Target::Within(_) if !is_met => {
                 (!self.allows(low) && !self.allows(high)) && (low > 1.0) == (high > 1.0)
             }
-            Target::Ratio(_) | Target::Within(_) => {
-                [low, high].iter().all(|end| self.allows(*end) == self.is_met())
-            }
+            Target::Ratio(_) | Target::Within(_) => [low, high].iter().all(|end| self.allows(*end) == is_met),
         }
     }
 
     fn verdict(&self) -> &'static str {
-        match (self.is_met(), self.is_decided()) {
-            (true, true) => "met",
-            (true, false) => "met, undecided",
-            (false, true) => "MISSED",
-            (false, false) => "MISSED, undecided",
+        match self.is_met().map(|it| (it, self.is_decided(it))) {
+            Some((true, true)) => "met",
+            Some((true, false)) => "met, undecided",
+            Some((false, true)) => "MISSED",
+            Some((false, false)) => "MISSED, undecided",
+            None => "cannot tell",
         }
     }
 
     fn promise(&self) -> String {
         match self.target {
-            Target::Ratio(limit) => format!("<= {limit}x"),
+            Target::Ratio(limit) => format!("<= {}x", (limit * 100.0).round() / 100.0),
             Target::Within(limit) => format!("1 ± {limit}"),
             Target::Bytes(limit) => format!("<= {}", human(limit as f64, Unit::Bytes)),
             Target::Seconds(limit) => format!("<= {}", human(limit * 1e9, Unit::Nanoseconds)),
@@ -122,8 +136,15 @@ impl Row {
     }
 }
 
+impl Compared {
+    fn interval_text(&self) -> String {
+        format!("{:.2} to {:.2}", self.interval.low, self.interval.high)
+    }
+}
+
 impl Summary {
-    fn of(mut values: Vec<f64>) -> Self {
+    fn of(values: &[f64]) -> Self {
+        let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
         let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
         let median = at(0.5);
@@ -134,30 +155,28 @@ impl Summary {
 
 /// Prints the table header.
 pub fn print_head() {
-    println!(
-        "{:<28} {:>22} {:>22} {:>7} {:>13}  {:<14} verdict",
-        "claim", "reference", "rehal", "ratio", "95 %", "promised"
+    print_cells(
+        ["claim", "rehal", "reference", "ratio", "95 %", "promised", "verdict"].map(ToOwned::to_owned),
+        0.0,
     );
 }
 
 /// Prints a row as soon as it is measured: the whole table takes minutes.
 pub fn print_row(row: &Row) {
-    let side = |side: &Summary| format!("{} ±{:>2.0}%", human(side.median, row.unit), side.spread * 100.0);
+    print_cells(row.cells(), row.ours.spread);
+}
+
+fn print_cells([name, ours, theirs, ratio, interval, promise, verdict]: [String; 7], spread: f64) {
+    let name = name.trim_matches('`');
+    let spread = if spread == 0.0 { String::new() } else { format!("±{:.0}%", spread * 100.0) };
     println!(
-        "{:<28} {:>22} {:>22} {:>6.2}x {:>13}  {:<14} {}",
-        row.name,
-        side(&row.theirs),
-        side(&row.ours),
-        row.ratio,
-        row.interval_text(),
-        row.promise(),
-        row.verdict(),
+        "{name:<30} {ours:>10} {spread:>5} {theirs:>10} {ratio:>6} {interval:>14}  {promise:<11} {verdict}"
     );
 }
 
 /// Prints how many targets are met.
 pub fn print_foot(rows: &[Row]) {
-    let met = rows.iter().filter(|row| row.is_met()).count();
+    let met = rows.iter().filter(|row| row.is_met() == Some(true)).count();
     println!("{met} of {} targets met", rows.len());
 }
 
@@ -169,12 +188,16 @@ pub fn json(rows: &[Row]) -> String {
             let unit = match row.unit {
                 Unit::Nanoseconds => "ns",
                 Unit::Bytes => "bytes",
+                Unit::Percent => "percent",
             };
+            let compared = row.compared.as_ref();
             json!({
-                "name": row.name, "unit": unit, "promised": row.promise(), "met": row.is_met(), "decided": row.is_decided(),
-                "ratio": row.ratio, "interval": [row.interval.low, row.interval.high],
-                "reference_median": row.theirs.median, "rehal_median": row.ours.median,
-                "reference_spread": row.theirs.spread, "rehal_spread": row.ours.spread,
+                "name": row.name, "unit": unit, "promised": row.promise(), "verdict": row.verdict(),
+                "met": row.is_met(),
+                "ratio": compared.map(|it| it.ratio),
+                "interval": compared.map(|it| [it.interval.low, it.interval.high]),
+                "reference_median": compared.map(|it| it.theirs.median), "rehal_median": row.ours.median,
+                "reference_spread": compared.map(|it| it.theirs.spread), "rehal_spread": row.ours.spread,
             })
         })
         .collect();
@@ -183,6 +206,7 @@ pub fn json(rows: &[Row]) -> String {
 
 fn human(value: f64, unit: Unit) -> String {
     let (scales, names): ([f64; 4], [&str; 4]) = match unit {
+        Unit::Percent => return format!("{value:.1} %"),
         Unit::Nanoseconds => ([1.0, 1e3, 1e6, 1e9], ["ns", "us", "ms", "s"]),
         Unit::Bytes => ([1.0, 1024.0, 1_048_576.0, 1_073_741_824.0], ["B", "KiB", "MiB", "GiB"]),
     };
@@ -194,48 +218,46 @@ fn human(value: f64, unit: Unit) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn medians_decide() {
-        let row = Row::new(
-            "a",
-            Unit::Nanoseconds,
-            Target::Ratio(0.5),
-            vec![100.0, 90.0, 4000.0],
-            vec![45.0, 50.0, 60.0],
-        );
-        assert!(row.is_met());
-        assert!((row.ratio - 0.45).abs() < 1e-9);
-        let row = Row::new("b", Unit::Bytes, Target::Bytes(10), vec![1.0], vec![11.0]);
-        assert!(!row.is_met());
-        assert!(json(&[row]).contains("\"met\": false"));
+    fn row(target: Target, theirs: &[f64], ours: &[f64]) -> Row {
+        Row::new("a".to_owned(), Unit::Nanoseconds, target, false, theirs, ours)
     }
 
     #[test]
-    fn differences_below_the_noise_have_no_ratio() {
-        let row = |theirs, ours| {
-            Row::new("a", Unit::Nanoseconds, Target::Ratio(0.5), vec![theirs], vec![ours]).is_met()
+    fn medians_decide() {
+        let met = row(Target::Ratio(0.5), &[100.0, 90.0, 4000.0], &[45.0, 50.0, 60.0]);
+        assert_eq!(met.is_met(), Some(true));
+        assert!((met.compared.unwrap().ratio - 0.45).abs() < 1e-9);
+        let alone = row(Target::Bytes(10), &[], &[11.0]);
+        assert_eq!((alone.is_met(), alone.verdict()), (Some(false), "MISSED"));
+        assert_eq!(alone.cells()[2], "-");
+        assert!(json(&[alone]).contains("\"met\": false"));
+    }
+
+    #[test]
+    fn differences_below_the_noise_say_nothing() {
+        let verdict = |theirs: f64, ours: f64| {
+            let target = Target::Ratio(0.5);
+            let row = Row::new("a".to_owned(), Unit::Nanoseconds, target, true, &[theirs], &[ours]);
+            row.verdict()
         };
-        assert!(row(10.0, 5.0) && row(-10.0, -1.0) && row(10.0, -1.0));
-        assert!(!row(-10.0, 5.0) && !row(10.0, 6.0));
+        assert_eq!((verdict(10.0, 5.0), verdict(10.0, 6.0)), ("met", "MISSED"));
+        for (theirs, ours) in [(-10.0, -1.0), (10.0, -1.0), (-10.0, 5.0), (10.0, 0.0)] {
+            assert_eq!(verdict(theirs, ours), "cannot tell");
+        }
     }
 
     #[test]
     fn pairs_are_compared_pair_by_pair() {
-        let row = |theirs: &[f64], ours: Vec<f64>| {
-            Row::new("a", Unit::Nanoseconds, Target::Ratio(1.02), theirs.to_vec(), ours)
-        };
         // The machine's speed differs by a factor of four, and the programs' not at all.
         let times: Vec<f64> = (0..12).map(|index| f64::from(index % 4 + 1) * 100.0).collect();
-        let times_of = |factor: f64| times.iter().map(|time| time * factor).collect();
-        assert_eq!(row(&times, times_of(1.005)).verdict(), "met");
-        assert_eq!(row(&times, times_of(1.1)).verdict(), "MISSED");
+        let times_of = |factor: f64| times.iter().map(|time| time * factor).collect::<Vec<_>>();
+        assert_eq!(row(Target::Ratio(1.02), &times, &times_of(1.005)).verdict(), "met");
+        assert_eq!(row(Target::Ratio(1.02), &times, &times_of(1.1)).verdict(), "MISSED");
     }
 
     #[test]
     fn noise_is_not_a_verdict() {
-        let verdict = |target, ours: [f64; 6]| {
-            Row::new("a", Unit::Nanoseconds, target, vec![100.0; 6], ours.to_vec()).verdict()
-        };
+        let verdict = |target, ours: [f64; 6]| row(target, &[100.0; 6], &ours).verdict();
         let ratio = Target::Ratio(0.5);
         assert_eq!(verdict(ratio, [41.0, 42.0, 43.0, 44.0, 45.0, 46.0]), "met");
         assert_eq!(verdict(ratio, [30.0, 70.0, 31.0, 71.0, 32.0, 33.0]), "met, undecided");

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use super::compare::{Subject, words, work};
-use super::prepare::Workplace;
+use super::compare::{Subject, work};
+use super::prepare::{Workplace, words};
 use crate::run;
 
 /// The planted slowdowns, in percent.
