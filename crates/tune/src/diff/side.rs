@@ -1,5 +1,6 @@
 //! One pass over a capture: a token for each operation, and what its objects are.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use rehal_base::{Error, Result, StatusCode};
@@ -90,7 +91,10 @@ struct Made {
 
 /// A capture that has been read.
 pub(super) struct Side<'c> {
+    bytes: &'c CaptureBytes,
     capture: Capture<'c>,
+    /// Up to which offset pages are released: those of records that have been read.
+    behind: Cell<u64>,
     pub entries: Vec<Entry>,
     pub record_count: u64,
     /// Operations that are compared by name only.
@@ -122,7 +126,7 @@ pub(super) struct Side<'c> {
 impl<'c> Side<'c> {
     /// Reads all records. `has_names` is false if one of the captures has no names of functions.
     pub(super) fn read(
-        bytes: &CaptureBytes,
+        bytes: &'c CaptureBytes,
         capture: Capture<'c>,
         has_names: bool,
         progress: &mut dyn FnMut(Progress),
@@ -130,7 +134,9 @@ impl<'c> Side<'c> {
         let limit = capture.length_bytes() / size_of::<rehal_capture::layout::RecordHeader>() as u64 + 1024;
         let root = ScopeNode { parent: 0, name: &[], path: ScopePath::default(), count: 1 };
         let mut this = Self {
+            bytes,
             capture,
+            behind: Cell::new(0),
             entries: Vec::new(),
             record_count: 0,
             opaque_count: 0,
@@ -148,17 +154,28 @@ impl<'c> Side<'c> {
             buffer_bytes: 0,
             has_names,
         };
-        let (total_bytes, mut behind) = (capture.length_bytes(), 0);
+        let total_bytes = capture.length_bytes();
         for record in capture.records() {
             let record = record?;
             this.add(&record)?;
-            if record.offset - behind >= STEP_BYTES {
-                bytes.forget(behind, record.offset - behind);
-                behind = record.offset;
-                progress(Progress { done_bytes: behind, total_bytes });
+            if this.forget_before(record.offset) {
+                progress(Progress { done_bytes: record.offset, total_bytes });
             }
         }
+        this.behind.set(0);
         Ok(this)
+    }
+
+    /// Releases the pages before a record that is read, every few megabytes; returns whether it did.
+    fn forget_before(&self, offset: u64) -> bool {
+        let behind = self.behind.get();
+        // A record that was moved may be read out of order.
+        let is_due = offset < behind || offset - behind >= STEP_BYTES;
+        if is_due {
+            self.bytes.forget(behind, offset.saturating_sub(behind));
+            self.behind.set(offset);
+        }
+        is_due
     }
 
     fn add(&mut self, record: &Record<'c>) -> Result<()> {
@@ -305,6 +322,7 @@ impl<'c> Side<'c> {
     /// The record of an entry.
     pub(super) fn record(&self, index: u32) -> Result<Record<'c>> {
         let entry = &self.entries[index as usize];
+        self.forget_before(entry.offset);
         let record = self.capture.records_from(entry.offset, entry.ordinal).next();
         Ok(record.expect("records that were read are still there")?)
     }
