@@ -81,7 +81,8 @@ pub struct StoredLists {
 }
 
 impl StoredLists {
-    fn clear(&mut self) {
+    /// Empties all of them.
+    pub fn clear(&mut self) {
         self.buffer_refs.clear();
         self.timepoints.clear();
         self.events.clear();

@@ -57,6 +57,11 @@ impl Order {
         Ok(true)
     }
 
+    /// [`Order::finish`] then lacks those that have completed.
+    pub(crate) fn forget_completions(&mut self) {
+        self.completions.clear();
+    }
+
     /// The deferred submissions, in completion order. Fails if one never runs, naming its location.
     pub(crate) fn finish(self) -> Result<Vec<Completion>, (RecordLocation, Error)> {
         let first = self.deferred.iter().flat_map(|(unmet, list)| list.iter().map(move |it| (unmet, it)));

@@ -223,13 +223,7 @@ impl Plan {
 
     /// Fails if the capture uses no device: its program used none, or was killed before it did.
     pub fn check_not_empty(&self) -> Result<()> {
-        match self.device_count {
-            0 => Err(Error::failed_precondition(
-                "the capture ends before its first device: there is nothing to replay",
-            )
-            .advise("record it again, and let the program run until it has used a device")),
-            _ => Ok(()),
-        }
+        check_not_empty(self.device_count)
     }
 
     /// Number of operations that a run issues.
@@ -276,6 +270,16 @@ impl Plan {
     /// The bytes of the capture, indexed by spans.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.capture.as_slice()
+    }
+}
+
+pub(crate) fn check_not_empty(device_count: u32) -> Result<()> {
+    match device_count {
+        0 => Err(Error::failed_precondition(
+            "the capture ends before its first device: there is nothing to replay",
+        )
+        .advise("record it again, and let the program run until it has used a device")),
+        _ => Ok(()),
     }
 }
 

@@ -20,8 +20,8 @@ use crate::effects::Extent;
 use crate::ids::{Ids, refuse};
 use crate::order::Order;
 use crate::plan::{
-    Completion, OBJECT_KINDS, ObjectKind, Plan, PlanOptions, RecordLocation, Release, Step, StepOp,
-    StoredExecutable, StoredFile,
+    self, Completion, ExecutableRecord, FileRecord, OBJECT_KINDS, ObjectKind, Plan, PlanOptions,
+    RecordLocation, Release, Step, StepOp, StoredExecutable, StoredFile,
 };
 
 /// Bytes of the capture planned between two calls of the progress function.
@@ -33,8 +33,7 @@ pub(crate) fn compile(bytes: CaptureBytes, mut options: PlanOptions<'_>) -> Resu
     let mut reported = 0;
     for record in capture.records() {
         let record = record?;
-        planner.location = RecordLocation { ordinal: ordinal(&record)?, offset: record.offset };
-        planner.add(&record).map_err(|error| in_record(error, &record))?;
+        planner.add_at(&record)?;
         if record.offset >= reported + PROGRESS_STEP_BYTES {
             // After planning, only the data of records is read again, so the pages of a large file can be
             // released.
@@ -46,6 +45,56 @@ pub(crate) fn compile(bytes: CaptureBytes, mut options: PlanOptions<'_>) -> Resu
         }
     }
     planner.finish(bytes.clone(), &capture)
+}
+
+/// Checks the records of a capture one by one, as [`Plan::compile`] does, and keeps no operation: what it
+/// needs for each object is a few bytes.
+pub struct PlanCheck<'a>(Planner<'a>);
+
+/// A capture that can be planned, and what a replay of it needs.
+pub struct Plannable {
+    capture: CaptureBytes,
+    device_count: u32,
+    executables: Vec<StoredExecutable>,
+    files: Vec<StoredFile>,
+}
+
+impl<'a> PlanCheck<'a> {
+    /// Before the first record.
+    pub fn new(capture: &'a CaptureBytes) -> Self {
+        Self(Planner::new(capture.as_slice()))
+    }
+
+    /// Checks the next record. There is no plan of a capture with one that fails.
+    pub fn add(&mut self, record: &Record<'a>) -> Result<()> {
+        self.0.add_at(record)?;
+        self.0.forget();
+        Ok(())
+    }
+
+    /// Fails if a submission never runs. `bytes` are those of `capture`, of which all records were checked.
+    pub fn finish(self, bytes: &CaptureBytes, capture: &Capture<'a>) -> Result<Plannable> {
+        let Planner { order, device_count, executables, files, .. } = self.0;
+        order.finish().map_err(|(location, error)| location.find_in(capture, error))?;
+        Ok(Plannable { capture: bytes.clone(), device_count, executables, files })
+    }
+}
+
+impl Plannable {
+    /// See [`Plan::check_not_empty`].
+    pub fn check_not_empty(&self) -> Result<()> {
+        plan::check_not_empty(self.device_count)
+    }
+
+    /// See [`Plan::executables`].
+    pub fn executables(&self) -> impl ExactSizeIterator<Item = ExecutableRecord<'_>> {
+        self.executables.iter().map(|stored| stored.record(self.capture.as_slice()))
+    }
+
+    /// See [`Plan::files`].
+    pub fn files(&self) -> impl ExactSizeIterator<Item = FileRecord<&[u8]>> {
+        self.files.iter().map(|stored| stored.record(self.capture.as_slice()))
+    }
 }
 
 fn ordinal(record: &Record<'_>) -> Result<u32> {
@@ -203,6 +252,26 @@ impl<'a> Planner<'a> {
             scope_indices: HashMap::new(),
             skipped_count: 0,
         }
+    }
+
+    fn add_at(&mut self, record: &Record<'a>) -> Result<()> {
+        self.location = RecordLocation { ordinal: ordinal(record)?, offset: record.offset };
+        self.add(record).map_err(|error| in_record(error, record))
+    }
+
+    /// Forgets what only the plan needs of the records so far: not the executables and files, which later
+    /// records name.
+    fn forget(&mut self) {
+        self.steps.clear();
+        self.host_ops.clear();
+        self.commands.clear();
+        self.submissions.clear();
+        self.lists.clear();
+        self.buffer_ids.clear();
+        self.extents.clear();
+        self.initial_payloads.clear();
+        self.deferred_uses.clear();
+        self.order.forget_completions();
     }
 
     fn add(&mut self, record: &Record<'a>) -> Result<()> {

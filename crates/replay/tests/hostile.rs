@@ -8,7 +8,8 @@ mod mutate;
 
 use rehal_capture::OperationCode as Op;
 use rehal_capture::layout::RecordHeader;
-use rehal_replay::fuzzing;
+use rehal_capture::{CaptureBytes, OpenOptions};
+use rehal_replay::{PlanCheck, fuzzing};
 use zerocopy::little_endian::U64;
 
 use common::{CaptureBuilder, FAKE_FORMAT, everything, function, run, whole};
@@ -121,6 +122,27 @@ fn many_scopes_are_planned_within_bounds() {
     }
     let bytes = capture.finish();
     assert_eq!(plan_within_bounds(&bytes, false).unwrap(), 100_001);
+}
+
+/// What a check keeps does not grow with the number of operations.
+#[test]
+fn a_check_keeps_no_operation() {
+    let peak_of = |count: usize| {
+        let mut capture = CaptureBuilder::new();
+        let buffer = capture.buffer(16);
+        (0..count).for_each(|_| capture.fill(whole(buffer), &[1]));
+        let bytes = CaptureBytes::from(capture.finish());
+        let opened = bytes.open(OpenOptions::default()).unwrap();
+        let check = || {
+            let mut check = PlanCheck::new(&bytes);
+            opened.records().for_each(|record| check.add(&record.unwrap()).unwrap());
+            check.finish(&bytes, &opened).map(drop)
+        };
+        let (checked, peak) = peak_bytes(check);
+        checked.unwrap();
+        peak
+    };
+    assert_eq!(peak_of(100), peak_of(10_000));
 }
 
 #[test]

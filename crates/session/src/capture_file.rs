@@ -5,17 +5,21 @@ use std::sync::{Arc, OnceLock};
 use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode};
 use rehal_capture::{
     Capture, CaptureBytes, ChecksumState, Damage, FileReferenceType, ObjectType, OpenOptions, OperationCode,
-    Payload, RecordType, Tear, Version,
+    Payload, Record, RecordType, Tear, Version,
 };
 use rehal_hal::DeviceGroup;
 use rehal_replay::dump::{self, Progress};
-use rehal_replay::{FileRemap, Plan, PlanOptions};
+use rehal_replay::{FileRemap, Plan, PlanCheck, PlanOptions};
 use rehal_tune::{CaptureDiff, DiffError, DiffOptions, diff_captures};
 
+use crate::survey::Surveyor;
 use crate::{CaptureActivity, Survey, Verdict};
 
 /// Advice about a corrupt capture.
 const DAMAGED: &str = "the file is damaged: copy it again from its source, or record it again";
+
+/// Number of bytes after which pages that have been read are released.
+const STEP_BYTES: u64 = 4 << 20;
 
 /// Smaller files cannot be captures, damaged or not.
 const MIN_BYTES: usize = 24;
@@ -172,9 +176,54 @@ impl CaptureFile {
 
     /// Like [`CaptureFile::survey`], calling `progress` every few megabytes.
     pub fn survey_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<Survey> {
+        let mut surveyor = Surveyor::default();
         self.capture()
-            .and_then(|capture| Survey::from_capture(&self.bytes, &capture, progress))
-            .map_err(|error| self.blame_damage(error))
+            .and_then(|capture| self.walk(&capture, &mut |record| surveyor.add(record), progress))
+            .map_err(|error| self.blame_damage(error))?;
+        Ok(surveyor.finish())
+    }
+
+    /// Both [`CaptureFile::survey`] and [`CaptureFile::verdict`], in one pass over the records.
+    pub fn survey_and_verdict(
+        &self,
+        devices: &DeviceGroup,
+        remaps: &[FileRemap],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Survey, Verdict)> {
+        let (mut surveyor, mut check, mut planned) =
+            (Surveyor::default(), PlanCheck::new(&self.bytes), Ok(()));
+        let walk = |capture| {
+            let mut both = |record: &_| {
+                if planned.is_ok() {
+                    planned = check.add(record);
+                }
+                surveyor.add(record)
+            };
+            self.walk(&capture, &mut both, progress)?;
+            Ok(planned.and_then(|()| check.finish(&self.bytes, &capture)))
+        };
+        let checked = self.capture().and_then(walk).map_err(|error| self.blame_damage(error))?;
+        Ok((surveyor.finish(), Verdict::new(self, checked, devices, remaps)))
+    }
+
+    /// Calls `each` for each record, and `progress` every few megabytes, when it releases the pages behind.
+    fn walk<'a>(
+        &self,
+        capture: &Capture<'a>,
+        each: &mut dyn FnMut(&Record<'a>) -> Result<()>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<()> {
+        let (total_bytes, mut behind) = (self.length_bytes, 0);
+        for record in capture.records() {
+            let record = record?;
+            each(&record)?;
+            if record.offset - behind >= STEP_BYTES {
+                self.bytes.forget(behind, record.offset - behind);
+                behind = record.offset;
+                progress(Progress { done_bytes: behind, total_bytes });
+            }
+        }
+        Ok(())
     }
 
     /// The code of the executable with this id, which its record is verified for.
@@ -238,21 +287,12 @@ impl CaptureFile {
         remaps: &[FileRemap],
         progress: &mut dyn FnMut(Progress),
     ) -> Verdict {
-        Verdict::from_capture(self, devices, remaps, progress)
-    }
-
-    /// Like [`CaptureFile::verdict_with`], and loads each executable unless something else prevents a replay:
-    /// this finds missing imports and CPU features, and corrupt machine code. Loading runs code of the
-    /// capture with the privileges of the process, such as constructors of its libraries.
-    pub fn verdict_loading(
-        &self,
-        devices: &DeviceGroup,
-        remaps: &[FileRemap],
-        progress: &mut dyn FnMut(Progress),
-    ) -> Verdict {
-        let mut verdict = self.verdict_with(devices, remaps, progress);
-        verdict.load(self, devices, remaps);
-        verdict
+        let mut check = PlanCheck::new(&self.bytes);
+        let walk = |capture| {
+            self.walk(&capture, &mut |record| check.add(record), progress)?;
+            check.finish(&self.bytes, &capture)
+        };
+        Verdict::new(self, self.capture().and_then(walk), devices, remaps)
     }
 
     /// Compares it with `after`, up to where each is truncated. Executes nothing, and verifies no checksums:

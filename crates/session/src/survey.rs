@@ -3,11 +3,9 @@ use std::collections::{HashMap, HashSet};
 use rehal_base::{Result, StatusCode};
 use rehal_capture::payload::{Dispatch, ExecutablePrepare, FileObject};
 use rehal_capture::{
-    Capture, CaptureBytes, FileReferenceType, FileValidationType, ObjectType, OperationCode, Payload, Record,
-    RecordType,
+    FileReferenceType, FileValidationType, ObjectType, OperationCode, Payload, Record, RecordType,
 };
 use rehal_hal::DispatchFlags;
-use rehal_replay::dump::Progress;
 use serde::{Serialize, Serializer};
 
 /// A summary of a capture, from one pass over its records.
@@ -202,15 +200,12 @@ struct DispatchCounts {
     dispatches: Vec<(u64, u32, u64)>,
 }
 
-/// Number of bytes after which pages that have been read are released.
-const STEP_BYTES: u64 = 4 << 20;
-
 /// The one-shot bit of a command buffer's mode (`iree/hal/command_buffer.h`).
 const MODE_ONE_SHOT: u32 = 1;
 
 /// The state of a survey.
 #[derive(Default)]
-struct Surveyor<'a> {
+pub(crate) struct Surveyor<'a> {
     survey: Survey,
     kind_index: HashMap<(&'static str, &'static str), usize>,
     scope_index: HashMap<&'a [u8], usize>,
@@ -220,37 +215,10 @@ struct Surveyor<'a> {
     written_files: HashSet<u64>,
 }
 
-impl Survey {
-    /// Reads all records of `capture`, whose bytes are `bytes`. Fails at the first corrupt record.
-    pub(crate) fn from_capture(
-        bytes: &CaptureBytes,
-        capture: &Capture<'_>,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<Self> {
-        let mut this = Surveyor::default();
-        let total_bytes = capture.length_bytes();
-        let mut behind = 0;
-        for record in capture.records() {
-            let record = record?;
-            this.add(&record, &record.payload()?);
-            if record.offset - behind >= STEP_BYTES {
-                bytes.forget(behind, record.offset - behind);
-                behind = record.offset;
-                progress(Progress { done_bytes: behind, total_bytes });
-            }
-        }
-        for (_, counts) in std::mem::take(&mut this.command_buffers) {
-            this.count(&counts);
-        }
-        for file in &mut this.survey.external_files {
-            file.is_written = this.written_files.contains(&file.id);
-        }
-        Ok(this.survey)
-    }
-}
-
 impl<'a> Surveyor<'a> {
-    fn add(&mut self, record: &Record<'a>, payload: &Payload<'a>) {
+    /// Adds the next record. Fails if it is corrupt.
+    pub(crate) fn add(&mut self, record: &Record<'a>) -> Result<()> {
+        let payload = &record.payload()?;
         self.survey.record_count += 1;
         self.add_bytes(payload);
         self.add_kind(record);
@@ -266,6 +234,18 @@ impl<'a> Surveyor<'a> {
             RecordType::UNSUPPORTED => self.survey.unsupported_count += 1,
             _ => {}
         }
+        Ok(())
+    }
+
+    /// The summary of the records.
+    pub(crate) fn finish(mut self) -> Survey {
+        for (_, counts) in std::mem::take(&mut self.command_buffers) {
+            self.count(&counts);
+        }
+        for file in &mut self.survey.external_files {
+            file.is_written = self.written_files.contains(&file.id);
+        }
+        self.survey
     }
 
     fn add_kind(&mut self, record: &Record<'a>) {

@@ -3,8 +3,9 @@ use std::path::PathBuf;
 
 use rehal_base::{Error, Remedy, Result};
 use rehal_hal::{Device, DeviceGroup};
-use rehal_replay::dump::Progress;
-use rehal_replay::{ExecutableRecord, FileContents, FileRemap, Plan, Replay, ReplayOptions, resolve_path};
+use rehal_replay::{
+    ExecutableRecord, FileContents, FileRemap, Plannable, Replay, ReplayOptions, resolve_path,
+};
 
 use crate::CaptureFile;
 
@@ -20,7 +21,7 @@ pub struct Verdict {
     pub files: Vec<FileState>,
     /// What a replay will warn of, and where it does first.
     pub warnings: Vec<String>,
-    /// Whether its executables were loaded; see [`CaptureFile::verdict_loading`].
+    /// Whether its executables were loaded; see [`Verdict::load`].
     pub is_loaded: bool,
 }
 
@@ -47,11 +48,12 @@ impl Verdict {
         self.files.iter().find(|file| file.id == id)
     }
 
-    pub(crate) fn from_capture(
+    /// Of a capture whose records have been checked.
+    pub(crate) fn new(
         capture: &CaptureFile,
+        checked: Result<Plannable>,
         devices: &DeviceGroup,
         remaps: &[FileRemap],
-        progress: &mut dyn FnMut(Progress),
     ) -> Self {
         let device = &devices.devices()[0];
         let mut this = Self {
@@ -66,27 +68,29 @@ impl Verdict {
             this.reasons.push(Error::data_loss(torn).advise(Remedy::RecoverTruncated));
         }
         this.reasons.extend(capture.damage_error());
-        match capture.plan_with(progress) {
-            Ok(plan) => this.check(&plan, device, remaps),
-            Err(error) => this.reasons.push(error),
+        match checked {
+            Ok(checked) => this.check(capture, &checked, device, remaps),
+            Err(error) => this.reasons.push(capture.explain(error)),
         }
         this
     }
 
-    /// Loads the executables if nothing else prevents a replay.
-    pub(crate) fn load(&mut self, capture: &CaptureFile, devices: &DeviceGroup, remaps: &[FileRemap]) {
+    /// Loads each executable unless something else prevents a replay: this finds missing imports and CPU
+    /// features, and corrupt machine code. Loading runs code of the capture with the privileges of the
+    /// process, such as constructors of its libraries.
+    pub fn load(&mut self, capture: &CaptureFile, devices: &DeviceGroup, remaps: &[FileRemap]) {
         if self.is_replayable() {
             self.reasons.extend(load_executables(capture, devices, remaps).err());
             self.is_loaded = true;
         }
     }
 
-    fn check(&mut self, plan: &Plan, device: &Device, remaps: &[FileRemap]) {
-        self.reasons.extend(plan.check_not_empty().err());
-        self.reasons.extend(plan.executables().filter_map(|it| check_format(&it, device).err()));
-        let unread = self.check_limits(plan, device).err();
+    fn check(&mut self, capture: &CaptureFile, checked: &Plannable, device: &Device, remaps: &[FileRemap]) {
+        self.reasons.extend(checked.check_not_empty().err());
+        self.reasons.extend(checked.executables().filter_map(|it| check_format(&it, device).err()));
+        let unread = self.check_limits(capture, device).err();
         self.reasons.extend(unread);
-        for record in plan.files() {
+        for record in checked.files() {
             let FileContents::External { path, .. } = record.source.contents else { continue };
             let path = resolve_path(path, remaps);
             let problem = record.check(remaps).err();
@@ -95,9 +99,10 @@ impl Verdict {
         }
     }
 
-    /// Compares dispatches with the limits that the device states.
-    fn check_limits(&mut self, plan: &Plan, device: &Device) -> Result<()> {
+    /// Compares dispatches with the limits that the device states: that takes a plan.
+    fn check_limits(&mut self, capture: &CaptureFile, device: &Device) -> Result<()> {
         let Some(limits) = device.info().limits else { return Ok(()) };
+        let plan = capture.plan()?;
         let mut by_address: HashMap<u64, Vec<bool>> = HashMap::new();
         let mut found = HashSet::new();
         plan.distinct_dispatches(|dispatch, _| {

@@ -85,18 +85,16 @@ fn report(options: &Options, invocation: &Invocation) -> Result<()> {
     let path = &options.path;
     let capture = captures::open(path, &captures::options(true))?;
     capture.damage_with(&mut Progress::new("verifying").teller())?;
-    let survey = capture.survey_with(&mut Progress::new("reading").teller())?;
     let devices = options.devices.open()?;
     let mut progress = Progress::new("reading").teller();
-    let verdict = if options.load {
+    let (survey, mut verdict) = capture.survey_and_verdict(&devices, &options.file_remaps, &mut progress)?;
+    drop(progress);
+    if options.load {
         interrupts::handle();
         CrashReports::install();
         output::note("note: loading the executables, which runs code of the capture");
-        capture.verdict_loading(&devices, &options.file_remaps, &mut progress)
-    } else {
-        capture.verdict_with(&devices, &options.file_remaps, &mut progress)
-    };
-    drop(progress);
+        verdict.load(&capture, &devices, &options.file_remaps);
+    }
     let subject = Subject { capture: Some(capture.bytes()), devices: Some(&devices) };
     invocation.print(&Info::new(path, &capture, &survey, &verdict), options.format, subject)
 }

@@ -1,7 +1,8 @@
 //! Planning of untrusted bytes within a memory bound derived from the file's size.
 
-use rehal_base::Result;
-use rehal_replay::{CaptureBytes, Plan, PlanOptions};
+use rehal_base::{Error, Result};
+use rehal_capture::OpenOptions;
+use rehal_replay::{CaptureBytes, Plan, PlanCheck, PlanOptions};
 
 use super::{Mutator, record_ranges};
 use crate::memory::peak_bytes;
@@ -20,13 +21,28 @@ fn plan(bytes: CaptureBytes, recover: bool) -> Result<usize> {
     Plan::compile(bytes, options).map(|plan| plan.step_count())
 }
 
-/// Plans `bytes`, strictly or for recovery, and checks the memory bound.
+/// Checks that there is a plan, without one.
+fn check(bytes: &CaptureBytes, recover: bool) -> Result<()> {
+    let capture = bytes.open(OpenOptions { recover })?;
+    let mut check = PlanCheck::new(bytes);
+    for record in capture.records() {
+        check.add(&record?)?;
+    }
+    check.finish(bytes, &capture).map(drop)
+}
+
+/// Plans `bytes`, strictly or for recovery, and checks the memory bound. A check without a plan takes no
+/// more, and has the same outcome.
 #[track_caller]
 pub fn plan_within_bounds(bytes: &[u8], recover: bool) -> Result<usize> {
     let shared = CaptureBytes::from(bytes.to_vec());
     let (outcome, peak) = peak_bytes(|| plan(shared.clone(), recover));
     let bound = PEAK_BASE + PEAK_PER_BYTE * bytes.len();
     assert!(peak <= bound, "{peak} bytes for a capture of {}, at most {bound}", bytes.len());
+    let (checked, peak_of_check) = peak_bytes(|| check(&shared, recover));
+    assert!(peak_of_check <= peak.max(PEAK_BASE), "{peak_of_check} bytes, {peak} for a plan");
+    let report = |error: &Error| error.report();
+    assert_eq!(checked.as_ref().err().map(report), outcome.as_ref().err().map(report));
     outcome
 }
 
