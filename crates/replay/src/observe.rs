@@ -45,8 +45,9 @@ pub trait Observer {
         Ok(())
     }
 
-    /// Whether it measures the time of a scope that is about to end. A replay in captured order then waits
-    /// for all work in flight, so that the time includes it.
+    /// Whether it measures the time of a scope that is about to begin or to end. A replay in captured order
+    /// waits for all work in flight before the end, so that the time includes it. What the scope frees is
+    /// freed after it, unless that is much memory.
     fn times_scope(&self, scope: &Scope<'_>) -> bool {
         let _ = scope;
         false

@@ -2,6 +2,7 @@ mod files;
 mod names;
 mod objects;
 mod redzones;
+mod releases;
 mod stepping;
 
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::profile::set_replayed_record;
 use rehal_hal::{
     Buffer, BufferParams, CreateOp, Device, DeviceGroup, HostOp, ImportFile, Indexed, MemoryAccess,
-    PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, Span, WorkgroupSchedule, new_memory, transfer,
+    PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, WorkgroupSchedule, new_memory, transfer,
 };
 
 pub(crate) use self::files::{FileBytes, ReplayFiles};
@@ -25,6 +26,7 @@ pub(crate) use self::stepping::each_object;
 
 use self::objects::get;
 use self::redzones::Redzones;
+use self::releases::Releases;
 use self::stepping::Stepping;
 use crate::evictions::{self, Evictions};
 use crate::files::{FileRemap, FileWrites};
@@ -370,10 +372,6 @@ impl Plan {
     }
 }
 
-/// How many steps an object outlives its last use while a scope is open: a scope of one or two calls is timed
-/// without the frees, and a long one does not retain its memory.
-const HELD_STEPS: u32 = 32;
-
 /// One run of a plan, or of a part of it.
 pub(crate) struct Run<'r, 'l, 'o> {
     plan: &'r Plan,
@@ -389,6 +387,8 @@ pub(crate) struct Run<'r, 'l, 'o> {
     stepping: Option<Box<Stepping<'r>>>,
     /// If set, only its objects are released.
     region: Option<&'l Region>,
+    /// Open scopes that an observer times.
+    timed_scopes: u32,
 }
 
 impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
@@ -414,6 +414,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             flight: Flight::new(plan, schedule, replay.devices.devices(), first, position),
             stepping,
             region,
+            timed_scopes: 0,
         }
     }
 
@@ -434,8 +435,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             (0..self.observers.len()).filter(|&index| self.observers[index].wants_steps()).collect();
         let profiles_records = self.observers.iter().any(|it| it.profiles_records());
         let extended = self.stepping.as_ref().map(|stepping| stepping.releases(plan));
-        let releases = extended.as_ref().unwrap_or(&plan.releases);
-        let mut releases = &releases[releases.partition_point(|it| it.step < steps.start)..];
+        let mut releases = Releases::new(extended.as_ref().unwrap_or(&plan.releases), steps.start);
         let mut scratch = Bump::with_capacity(4096);
         let all = &plan.steps[steps.start as usize..steps.end as usize];
         for (number, step) in steps.clone().zip(all) {
@@ -450,12 +450,9 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             if flow.is_break() || self.complete(number, &scratch)?.is_break() {
                 return Ok(());
             }
-            let held = if self.state.open_scopes.is_empty() { 0 } else { HELD_STEPS };
-            while let Some((release, rest)) = releases.split_first()
-                && release.step.saturating_add(held) <= number
-            {
-                self.release(*release);
-                releases = rest;
+            let is_timed = self.timed_scopes != 0;
+            while let Some(release) = releases.next(number, is_timed, |it| self.state.objects.bytes_of(it)) {
+                self.release(release);
             }
             if self.flight.holds() {
                 self.release_held()?;
@@ -466,9 +463,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             }
         }
         self.flight.drain()?;
-        // Those that a scope holds, which is open at the end.
-        let rest = releases.iter().take_while(|release| release.step < steps.end);
-        rest.for_each(|release| self.release(*release));
+        releases.rest(steps.end).for_each(|release| self.release(release));
         self.release_held()
     }
 
@@ -718,21 +713,24 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             HostOp::FlushQueue { device } => self.device(device).flush(rehal_hal::QUEUE_AFFINITY_ANY)?,
             HostOp::ScopeBegin { name } => {
                 self.state.open_scopes.push(name);
-                let name = name.of(self.bytes);
-                let scope = Scope { name, location };
+                let scope = Scope { name: name.of(self.bytes), location };
+                self.timed_scopes += u32::from(self.observers.iter().any(|it| it.times_scope(&scope)));
                 self.observers.iter_mut().try_for_each(|it| it.scope_begin(&scope))?;
             }
             HostOp::ScopeEnd { name } => {
-                let name = name.of(self.bytes);
-                let scope = Scope { name, location };
+                let scope = Scope { name: name.of(self.bytes), location };
                 if self.observers.iter().any(|it| it.times_scope(&scope)) {
+                    self.timed_scopes = self.timed_scopes.saturating_sub(1);
                     self.flight.drain()?;
                 }
                 self.observers.iter_mut().try_for_each(|it| it.scope_end(&scope))?;
-                // Scopes may overlap instead of nesting, and an end may lack its begin.
-                let is_open = |open: &Span<u8>| open.of(self.bytes) == name;
-                if let Some(open) = self.state.open_scopes.iter().rposition(is_open) {
-                    self.state.open_scopes.remove(open);
+                // Those of a name share a span. Scopes may overlap instead of nesting, and an end may lack its
+                // begin.
+                let open_scopes = &mut self.state.open_scopes;
+                if open_scopes.pop_if(|open| open.start == name.start).is_none()
+                    && let Some(open) = open_scopes.iter().rposition(|open| open.start == name.start)
+                {
+                    open_scopes.remove(open);
                 }
             }
             HostOp::Trim { device } | HostOp::TrimAllocator { allocator: device } => {

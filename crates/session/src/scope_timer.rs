@@ -1,3 +1,5 @@
+use std::cell::Cell;
+
 use rehal_base::{Error, Result};
 use rehal_hal::profile::now_ns;
 use rehal_replay::{Observer, Plan, Scope};
@@ -9,6 +11,8 @@ pub struct ScopeTimer<'n> {
     name: &'n str,
     /// The clock, in nanoseconds.
     now: fn() -> i64,
+    /// Where the plan has this name, once a scope has had it: scopes of a name share its bytes.
+    address: Cell<usize>,
     depth: u64,
     since: i64,
     /// When timing was paused.
@@ -24,7 +28,19 @@ impl<'n> ScopeTimer<'n> {
 
     /// The same by another clock, which returns nanoseconds.
     pub(crate) fn with_clock(name: &'n str, now: fn() -> i64) -> Self {
-        Self { name, now, depth: 0, since: 0, paused: None, total_ns: 0 }
+        Self { name, now, address: Cell::new(0), depth: 0, since: 0, paused: None, total_ns: 0 }
+    }
+
+    fn is_timed(&self, scope: &Scope<'_>) -> bool {
+        let address = scope.name.as_ptr().addr();
+        // Another name may begin at the same place.
+        if address != self.address.get() || scope.name.len() != self.name.len() {
+            if scope.name != self.name.as_bytes() {
+                return false;
+            }
+            self.address.set(address);
+        }
+        true
     }
 
     /// The total time in nanoseconds. Fails if a scope did not end.
@@ -38,7 +54,7 @@ impl<'n> ScopeTimer<'n> {
 
 impl Observer for ScopeTimer<'_> {
     fn scope_begin(&mut self, scope: &Scope<'_>) -> Result<()> {
-        if scope.name == self.name.as_bytes() {
+        if self.is_timed(scope) {
             self.depth += 1;
             if self.depth == 1 {
                 self.since = (self.now)();
@@ -48,13 +64,13 @@ impl Observer for ScopeTimer<'_> {
     }
 
     fn times_scope(&self, scope: &Scope<'_>) -> bool {
-        scope.name == self.name.as_bytes()
+        self.is_timed(scope)
     }
 
     fn scope_end(&mut self, scope: &Scope<'_>) -> Result<()> {
         // Read the clock first, so that the code below is not timed.
         let now = (self.now)();
-        if scope.name == self.name.as_bytes() {
+        if self.is_timed(scope) {
             let Some(depth) = self.depth.checked_sub(1) else {
                 return Err(Error::failed_precondition(format!(
                     "scope '{}' ends before it begins",
