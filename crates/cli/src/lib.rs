@@ -42,4 +42,5 @@ pub mod tools;
 mod topologies;
 
 pub use names::IREE_NAMES;
+pub use output::main_without_runtime;
 pub use tool::{Invocation, Operands, Tool, main};

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::rc::Rc;
 
+pub use at_start::main_without_runtime;
 pub(crate) use rehal_base::escaped;
 use rehal_base::{Error, FileId, Result, TextWriter, escaped_lines};
 use rehal_crash::flush_c_streams;

@@ -2,7 +2,6 @@ use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::rc::Rc;
 
 use rehal_base::{Align, Error, Result, alternatives, nearest};
@@ -135,8 +134,8 @@ const NO_VERB: u8 = 2;
 pub(crate) const RUNNER: &dyn Runner = &LocalRunner;
 
 /// Runs the tool by whose name this program is called; by any other name, the one whose verb is its first
-/// argument, or the first two.
-pub fn main() -> ExitCode {
+/// argument, or the first two. Returns the exit status.
+pub fn main() -> u8 {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_else(|| PROGRAM.into());
     finish(match tool_of_name(&called) {
@@ -158,14 +157,11 @@ pub(crate) fn run_tool(tool: &Tool, arguments: &[String]) -> Result<()> {
 }
 
 /// Prints the error, if any; returns the exit status, 1 for an error.
-fn finish(result: Result<u8>) -> ExitCode {
-    match result {
-        Ok(status) => status.into(),
-        Err(error) => {
-            output::note(&advice::report(&error));
-            ExitCode::FAILURE
-        }
-    }
+fn finish(result: Result<u8>) -> u8 {
+    result.unwrap_or_else(|error| {
+        output::note(&advice::report(&error));
+        1
+    })
 }
 
 fn start(

@@ -210,7 +210,7 @@ fn files() -> Vec<Case> {
             Ok(plan.suffixed(".memory", Metric::PeakBeyond(0), Target::Ratio(1.0)))
         }),
         case("params.digest", move |it| parameters(it, "digest")),
-        case("memory.parameters", |it| {
+        case("parameters.memory", |it| {
             let theirs = run(it, it.large_parameters("file")?).theirs;
             // The pinned release does not map parameters; it is run in its default mode.
             let plan = Plan { theirs, ..run(it, it.large_parameters("mmap")?) };
@@ -351,7 +351,7 @@ fn of_corpus() -> Vec<Case> {
         }),
         added("profile.queue-events.added", "queue-events"),
         added("profile.host-execution.added", "host-execution"),
-        case("slice.largest_model", slice),
+        case("slice.magika", slice),
         case("verify.basic_pitch", verify),
         digests("record.reads.magika", "magika", "reads", 1.05),
         digests("record.dispatches.basic_pitch", "basic_pitch", "dispatches", 2.0),

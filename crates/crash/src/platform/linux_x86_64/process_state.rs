@@ -1,6 +1,7 @@
 //! What kernels may change of their process by system calls.
 
-use std::fs::{File, read_to_string};
+use std::fs::File;
+use std::io::Read as _;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -55,9 +56,10 @@ impl ProcessState {
             unsafe { libc::umask(umask) };
             changed.push("the mask of the modes of files (umask)");
         }
+        let blocked = blocked();
         let is_same = |signal| {
             // SAFETY: both sets are initialized.
-            unsafe { libc::sigismember(&self.blocked, signal) == libc::sigismember(&blocked(), signal) }
+            unsafe { libc::sigismember(&self.blocked, signal) == libc::sigismember(&blocked, signal) }
         };
         if !SIGNALS.into_iter().all(is_same) {
             // SAFETY: the set is initialized, and was that of this thread.
@@ -89,9 +91,11 @@ fn current_directory() -> Option<[u64; 2]> {
 
 /// As the system says it: to ask for it by the system call changes it.
 fn umask() -> Option<u32> {
-    let status = read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
-    u32::from_str_radix(line.trim(), 8).ok()
+    // It follows the name.
+    let mut start = [0; 256];
+    let count = File::open("/proc/self/status").ok()?.read(&mut start).ok()?;
+    let line = start[..count].split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Umask:"))?;
+    u32::from_str_radix(str::from_utf8(line).ok()?.trim(), 8).ok()
 }
 
 fn blocked() -> libc::sigset_t {
