@@ -724,7 +724,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
                     self.flight.drain()?;
                 }
                 self.observers.iter_mut().try_for_each(|it| it.scope_end(&scope))?;
-                // Those of a name share a span. Scopes may overlap instead of nesting, and an end may lack its
+                // Those of a name share a span. Scopes may overlap instead of nesting, and an end may lack a
                 // begin.
                 let open_scopes = &mut self.state.open_scopes;
                 if open_scopes.pop_if(|open| open.start == name.start).is_none()
