@@ -25,7 +25,8 @@
 pub use rehal_session::{
     CacheState, CheckedKernel, CompareOptions, CompareSubject, Comparison, ComparisonReport, Conditions,
     DiffReport, Difference, DispatchPlace, Findings, InferredType, KernelComparer, Ledger, LedgerContents,
-    LedgerOptions, LedgerWriter, NumberSummary, OutOfBoundsWrite, Outcome, Place, ShapeTiming, StaticWrite,
-    Stopped, Timing, TimingVerdict, Tolerance, TypeSource, Unmatched, Verification, VerifyOptions,
-    VerifyReport, VerifySides, verify_against, verify_captures, verify_lockstep, watch_memory,
+    LedgerOptions, LedgerWriter, NumberSummary, OutOfBoundsWrite, Outcome, Place, RoundedFunction,
+    RoundingError, ShapeTiming, StaticWrite, Stopped, Timing, TimingVerdict, Tolerance, TypeSource,
+    Unmatched, Verification, VerifyOptions, VerifyReport, VerifySides, verify_against, verify_captures,
+    verify_lockstep, watch_memory,
 };

@@ -1,7 +1,10 @@
-use rehal_base::Range;
+use rehal_base::{Range, Result};
 use rehal_hal::profile::QueueOpKind;
-use rehal_hal::{Buffer, Executable, FunctionInfo};
+use rehal_hal::{
+    Buffer, BufferRef, CommandBufferParams, Device, Dispatch, Executable, FunctionInfo, QUEUE_AFFINITY_ANY,
+};
 
+use crate::one_by_one::{OneByOne, recorded};
 use crate::{AccessKind, ExecutableRecord, RecordLocation};
 
 /// An operation of a queue or of a command buffer, as a replay performs it by itself: see
@@ -120,5 +123,25 @@ impl<'a> Operation<'a> {
     pub fn bindings(&self) -> &'a [AccessedRange<'a>] {
         let count = self.dispatch.map_or(0, |dispatch| dispatch.binding_count);
         &self.ranges[..count]
+    }
+
+    /// Performs a dispatch again, with what its bindings contain now, and waits. `device` is that of the
+    /// replay with the index [`Operation::device`]. Other operations do nothing.
+    pub fn dispatch_again(&self, device: &Device) -> Result<()> {
+        let Some(it) = self.dispatch else { return Ok(()) };
+        let bindings: Vec<BufferRef<&Buffer>> =
+            self.bindings().iter().map(|it| BufferRef::range(it.buffer, it.offset, it.length)).collect();
+        let dispatch = Dispatch {
+            workgroup_size: it.workgroup_size,
+            dynamic_local_memory: it.dynamic_local_memory,
+            ..Dispatch::new(it.prepared, it.prepared_function, it.workgroup_count)
+                .constants(it.constants)
+                .bindings(&bindings)
+        };
+        let own = recorded(device, CommandBufferParams::default(), &[dispatch], |own, dispatch, _| {
+            own.dispatch(dispatch)
+        })?;
+        OneByOne::new(device, QUEUE_AFFINITY_ANY)?
+            .perform(device, QUEUE_AFFINITY_ANY, |queue| queue.execute(&own, &[], 0))
     }
 }

@@ -184,9 +184,9 @@ pub use rehal_tune::{
 pub use rehal_tune::{
     Difference, DispatchPlace, ElementDifference, ElementDifferences, ElementTypeRule, Histogram,
     HistogramBin, InferredType, Ledger, LedgerContents, LedgerOptions, LedgerWriter, NumberSummary,
-    OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, StaticWrite, Tolerance, TypeSource, Unmatched,
-    Verification, VerifyOptions, VerifySides, capture_digest, type_in_name, verify_against, verify_captures,
-    verify_elements, verify_lockstep, watch_memory,
+    OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, RoundedFunction, RoundingError, StaticWrite, Tolerance,
+    TypeSource, Unmatched, Verification, VerifyOptions, VerifySides, capture_digest, type_in_name,
+    verify_against, verify_captures, verify_elements, verify_lockstep, watch_memory,
 };
 pub use rehal_tune::{
     ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch,

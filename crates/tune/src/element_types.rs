@@ -3,12 +3,15 @@
 
 use rehal_base::ElementType;
 
-use crate::tolerance::{ElementTypeRule, element_type_of};
+use crate::VerifyOptions;
+use crate::tolerance::{element_type_of, type_in_tolerances};
 
 /// The element type of what is bound to a function, if all that is known says the same: the last rule that
-/// matches it, else its name.
-pub(crate) fn known_element_type(rules: &[ElementTypeRule], function: &str) -> Option<ElementType> {
-    element_type_of(rules, Some(function.as_bytes())).or_else(|| type_in_name(function))
+/// matches it, else its name, else the tolerances that name it.
+pub(crate) fn known_element_type(options: &VerifyOptions, function: &str) -> Option<ElementType> {
+    element_type_of(&options.element_types, Some(function.as_bytes()))
+        .or_else(|| type_in_name(function))
+        .or_else(|| type_in_tolerances(&options.tolerances, function))
 }
 
 /// The element types in the name of a function, as the compiler writes them: `f32`, `f32` and `f16` of

@@ -5,6 +5,7 @@ use rehal_values::Floats;
 use serde::Serialize;
 
 use crate::Tolerance;
+use crate::verify::{Rounding, RoundingError};
 
 /// How the elements of two byte strings differ.
 #[derive(Clone, Debug, Default)]
@@ -14,8 +15,11 @@ pub struct ElementDifferences {
     pub compared_count: u64,
     /// Number of elements that differ.
     pub different_count: u64,
-    /// Number of elements that differ within the tolerance; not part of `different_count`.
+    /// Number of elements that differ within the tolerance, or by what rounding explains; not part of
+    /// `different_count`.
     pub tolerated_count: u64,
+    /// How the largest difference compares with what rounding explains, if that was measured.
+    pub rounding: Option<RoundingError>,
     /// The first that differ.
     pub first: Vec<ElementDifference>,
     /// The errors of all that differ.
@@ -66,12 +70,20 @@ pub struct HistogramBin {
 /// The largest errors of the bins but the last.
 const BINS: [u64; 7] = [1, 4, 16, 64, 1 << 10, 1 << 16, 1 << 24];
 
+/// By how much elements may differ.
+#[derive(Clone, Copy)]
+pub(crate) enum Allowed<'t> {
+    Nothing,
+    Tolerance(&'t Tolerance),
+    Rounding(&'t Rounding),
+}
+
 /// Compares elements of one type.
 pub(crate) struct Comparison<'t> {
     element_type: ElementType,
     kind: Kind,
     size: usize,
-    tolerance: Option<&'t Tolerance>,
+    allowed: Allowed<'t>,
     max_first: usize,
     bins: [u64; BINS.len() + 1],
     outcome: ElementDifferences,
@@ -97,11 +109,7 @@ struct Error {
 
 impl<'t> Comparison<'t> {
     /// Bytes of an unknown type are compared as bytes. At most `max_first` differences are kept.
-    pub(crate) fn new(
-        element_type: Option<ElementType>,
-        tolerance: Option<&'t Tolerance>,
-        max_first: usize,
-    ) -> Self {
+    pub(crate) fn new(element_type: Option<ElementType>, allowed: Allowed<'t>, max_first: usize) -> Self {
         let bytes = ElementType::from_parts(Numerical::OPAQUE, 8);
         let known = element_type.filter(|it| matches!(it.bits(), 8 | 16 | 32 | 64 | 128));
         let element_type = known.unwrap_or(bytes);
@@ -114,7 +122,7 @@ impl<'t> Comparison<'t> {
         let size = (element_type.bits() / 8) as usize;
         let histogram = Histogram { is_in_ulps: kind == Kind::Float, ..Histogram::default() };
         let outcome = ElementDifferences { histogram, ..ElementDifferences::default() };
-        Self { element_type, kind, size, tolerance, max_first, bins: [0; _], outcome }
+        Self { element_type, kind, size, allowed, max_first, bins: [0; _], outcome }
     }
 
     /// Compares bytes that start at `offset` of the binding. The part of an element at the end is compared as
@@ -142,7 +150,7 @@ impl<'t> Comparison<'t> {
             true => self.error(expected, actual),
             false => Error::default(),
         };
-        if self.is_tolerated(&error) {
+        if self.is_tolerated(index, expected, actual, &error) {
             self.outcome.tolerated_count += 1;
             return;
         }
@@ -170,8 +178,19 @@ impl<'t> Comparison<'t> {
         }
     }
 
-    fn is_tolerated(&self, error: &Error) -> bool {
-        let Some(tolerance) = self.tolerance else { return false };
+    fn is_tolerated(&mut self, index: u64, expected: &[u8], actual: &[u8], error: &Error) -> bool {
+        let tolerance = match self.allowed {
+            Allowed::Nothing => return false,
+            Allowed::Tolerance(tolerance) => tolerance,
+            Allowed::Rounding(rounding) => {
+                let number = |bytes| self.number(bytes).filter(|_| bytes.len() == self.size);
+                let Some((expected, actual)) = number(expected).zip(number(actual)) else { return false };
+                let found = rounding.error(index, expected, actual);
+                let largest = &mut self.outcome.rounding;
+                *largest = Some(largest.map_or(found, |it| it.larger(found)));
+                return found.multiple.is_some_and(|it| it <= found.limit);
+            }
+        };
         let is_within = |error: Option<f64>, limit: Option<f64>| {
             error.zip(limit).is_some_and(|(error, limit)| error <= limit)
         };
@@ -179,6 +198,10 @@ impl<'t> Comparison<'t> {
             || error.ulps.zip(tolerance.ulps).is_some_and(|(error, limit)| error <= limit)
             || is_within(error.absolute, tolerance.absolute)
             || is_within(error.relative, tolerance.relative)
+    }
+
+    fn number(&self, element: &[u8]) -> Option<f64> {
+        Floats::for_type(self.element_type).and_then(|floats| floats.at(element, 0))
     }
 
     fn error(&self, expected: &[u8], actual: &[u8]) -> Error {
@@ -196,8 +219,9 @@ impl<'t> Comparison<'t> {
     }
 
     fn float_error(&self, expected: &[u8], actual: &[u8]) -> Error {
-        let number = |bytes| Floats::for_type(self.element_type).and_then(|floats| floats.at(bytes, 0));
-        let (Some(a), Some(b)) = (number(expected), number(actual)) else { return Error::default() };
+        let (Some(a), Some(b)) = (self.number(expected), self.number(actual)) else {
+            return Error::default();
+        };
         if a.is_nan() || b.is_nan() {
             return Error { are_both_nan: a.is_nan() && b.is_nan(), ..Error::default() };
         }
@@ -235,7 +259,7 @@ impl<'t> Comparison<'t> {
 
     fn text(&self, bytes: &[u8]) -> String {
         let is_whole = bytes.len() == self.size;
-        let number = Floats::for_type(self.element_type).and_then(|floats| floats.at(bytes, 0));
+        let number = self.number(bytes);
         match (self.kind, number) {
             (Kind::Float, Some(number)) if is_whole && self.size == 8 => format!("{number:?}"),
             // With as many digits as tell neighbours apart.
@@ -258,7 +282,8 @@ mod tests {
     ) -> ElementDifferences {
         let tolerance = tolerance.map(|text| Tolerance::parse(text).unwrap());
         let element_type = element_type.parse().ok();
-        let mut comparison = Comparison::new(element_type, tolerance.as_ref(), 4);
+        let allowed = tolerance.as_ref().map_or(Allowed::Nothing, Allowed::Tolerance);
+        let mut comparison = Comparison::new(element_type, allowed, 4);
         comparison.add(16, expected, actual);
         comparison.finish()
     }

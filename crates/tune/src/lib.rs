@@ -28,6 +28,7 @@ mod compare;
 mod diff;
 mod element_types;
 mod elements;
+mod float_format;
 pub mod fuzzing;
 mod kernel;
 mod kernel_record;
@@ -87,7 +88,7 @@ pub use search::{
 };
 pub use tolerance::{ElementTypeRule, Tolerance};
 pub use verify::{
-    Difference, DispatchPlace, InferredType, OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES, StaticWrite,
-    TypeSource, Unmatched, Verification, VerifyOptions, VerifySides, verify_against, verify_captures,
-    verify_elements, verify_lockstep, watch_memory,
+    Difference, DispatchPlace, InferredType, OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES,
+    RoundedFunction, RoundingError, StaticWrite, TypeSource, Unmatched, Verification, VerifyOptions,
+    VerifySides, verify_against, verify_captures, verify_elements, verify_lockstep, watch_memory,
 };

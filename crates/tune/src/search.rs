@@ -100,6 +100,8 @@ pub struct Measured {
     pub candidate_ns: Option<f64>,
     /// The timings, as `rehal compare` reports them.
     pub timings: Option<Value>,
+    /// What is right up to rounding, as `rehal compare` reports it; `None` if its results are the same.
+    pub rounding: Option<Value>,
 }
 
 impl Measured {
@@ -118,6 +120,7 @@ impl Measured {
             other_ns: None,
             candidate_ns: None,
             timings: None,
+            rounding: None,
         }
     }
 }
@@ -203,6 +206,9 @@ pub struct Trial {
     pub is_best: bool,
     /// The timings, as `rehal compare` reports them.
     pub timings: Option<Value>,
+    /// What is right up to rounding, as `rehal compare` reports it; `None` if its results are the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rounding: Option<Value>,
     /// Time of the trial in nanoseconds.
     pub elapsed_ns: u64,
     /// The command that tries it again.
@@ -469,6 +475,7 @@ impl<'s, H: SearchHost> Search<'s, H> {
             against_best: None,
             is_best: false,
             timings: measured.timings,
+            rounding: measured.rounding,
             elapsed_ns: 0,
         };
         Ok(Some((trial, code)))

@@ -12,6 +12,8 @@
 //! - `watch.rs` is lockstep with itself: the sides fill new memory differently, by buffer and offset, so that
 //!   any difference results from unwritten bytes. Redzones around buffers (`ReplayOptions::redzone_bytes`)
 //!   are compared before and after each dispatch.
+//! - `rounding.rs` measures what rounding explains where a dispatch of lockstep differs and no tolerance
+//!   applies: the expected side waits for the verdict, and runs the dispatch again with other inputs.
 //!
 //! Tolerated differences are replaced by the expected bytes: each dispatch is judged on the expected inputs,
 //! otherwise tolerated errors would add up. Both sides fill new memory with bytes that are not zero, since a
@@ -22,6 +24,7 @@ mod against;
 mod judge;
 mod lockstep;
 mod matching;
+mod rounding;
 mod watch;
 
 pub(crate) use judge::{Evidence, Judge, Known, Target, Verdict};
@@ -29,6 +32,8 @@ pub(crate) use judge::{Evidence, Judge, Known, Target, Verdict};
 pub use against::{verify_against, verify_elements};
 pub(crate) use lockstep::{NewMemory, run as run_lockstep};
 pub use lockstep::{verify_captures, verify_lockstep};
+pub use rounding::RoundingError;
+pub(crate) use rounding::{NudgedRun, Rounding};
 pub use watch::{OutOfBoundsWrite, REDZONE_BYTES, watch_memory};
 
 use rehal_base::{ElementType, Range, Remedy};
@@ -49,6 +54,9 @@ pub struct VerifyOptions {
     /// the only type in the name of the function, if whole ones fit into the binding; tolerances do not apply
     /// to them.
     pub element_types: Vec<ElementTypeRule>,
+    /// Whether it is measured what rounding explains, if floating-point results of a dispatch differ that no
+    /// tolerance applies to. Otherwise they must be the same, as must those of host reads, and of a ledger.
+    pub measures_rounding: bool,
     /// Whether to go on after a difference.
     pub keep_going: bool,
     /// Maximum number of elements in a [`Difference`].
@@ -66,6 +74,7 @@ impl Default for VerifyOptions {
         Self {
             tolerances: Vec::new(),
             element_types: Vec::new(),
+            measures_rounding: true,
             keep_going: false,
             max_elements: 8,
             max_differences: 100,
@@ -96,6 +105,10 @@ pub struct Verification {
     pub read_count: u64,
     /// Number of dispatches and host reads that differ within their tolerance.
     pub tolerated_count: u64,
+    /// Number of dispatches that differ by no more than rounding explains.
+    pub rounded_count: u64,
+    /// The functions of these dispatches, each once.
+    pub rounding: Vec<RoundedFunction>,
     /// Number of dispatches and host reads that differ.
     pub different_count: u64,
     /// The first differences, in the order of the replay: one for each binding or host read that differs.
@@ -194,10 +207,22 @@ pub struct InferredType {
     pub source: TypeSource,
 }
 
+/// A function whose results differ by no more than rounding explains.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RoundedFunction {
+    /// Its name.
+    pub function: String,
+    /// The type of the elements.
+    pub element_type: ElementType,
+    /// The largest difference, of all of its dispatches.
+    pub error: RoundingError,
+}
+
 /// The outcome of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Everything is the same, within the tolerances.
+    /// Everything is the same, within the tolerances and up to rounding.
     Same,
     /// Something differs.
     Different,
@@ -228,6 +253,16 @@ impl Verification {
         self.dispatch_count += other.dispatch_count;
         self.read_count += other.read_count;
         self.tolerated_count += other.tolerated_count;
+        self.rounded_count += other.rounded_count;
+        other.rounding.iter().for_each(|it| self.add_rounding(it.clone()));
+    }
+
+    /// Adds a difference that rounding explains, if it is larger than what is known of the function.
+    pub(crate) fn add_rounding(&mut self, it: RoundedFunction) {
+        match self.rounding.iter_mut().find(|known| known.function == it.function) {
+            Some(known) => known.error = known.error.larger(it.error),
+            None => self.rounding.push(it),
+        }
     }
 
     /// Number of dispatches and host reads that were compared.

@@ -10,7 +10,7 @@ use rehal_local::executable::Plugins;
 use rehal_replay::{Plan, PlanOptions, Replacement, ReplayOptions, Selector, Substitution};
 use rehal_tune::{
     CacheState, Clock, CompareOptions, CompareSubject, ComparedShape, Comparison, ElementTypeRule,
-    KernelComparer, Outcome, Stopped, TimingVerdict,
+    KernelComparer, Outcome, Stopped, TimingVerdict, Verification,
 };
 
 const SQUARE: &str = "chain_dispatch_0_matmul_24x24x24_f32";
@@ -95,8 +95,11 @@ fn a_right_replacement_is_timed_by_shape() {
 
 #[test]
 fn wrong_replacements_are_found_and_not_timed() {
-    for (function, fault, record) in [(ADD, 1, 67), (MULTIPLY, 3, 28), (SQUARE, 4, 17)] {
-        let comparison = compare(function, 1, fault, &options());
+    for (function, fault, record) in [(ADD, 1, 67), (MULTIPLY, 3, 28), (MULTIPLY, 2, 28), (SQUARE, 4, 17)] {
+        // One ULP is wrong with a tolerance of none.
+        let mut options = options();
+        options.verify.measures_rounding = fault != 4;
+        let comparison = compare(function, 1, fault, &options);
         assert!(!comparison.is_right() && comparison.timings.is_empty(), "{comparison:?}");
         let found = comparison.wrong_verification().unwrap();
         assert_eq!((found.outcome(), found.differences[0].place.record), (Outcome::Different, record));
@@ -113,8 +116,10 @@ fn another_kernel_takes_the_place_of_the_captured_one() {
     let mut subject = subject(SQUARE, 1);
     subject.replay.substitutions = vec![Substitution::new(Selector::Name(SQUARE.to_owned()), kernels(4))];
     let comparer = KernelComparer::new(subject).unwrap();
+    let mut options = options();
+    options.verify.measures_rounding = false;
     for (fault, is_right) in [(4, true), (0, false)] {
-        let comparison = comparer.compare(&kernels(fault), &options(), &mut []).unwrap();
+        let comparison = comparer.compare(&kernels(fault), &options, &mut []).unwrap();
         assert_eq!((comparison.is_right(), comparison.timings.len()), (is_right, usize::from(is_right)));
     }
 }
@@ -147,10 +152,21 @@ fn only_the_named_function_is_replaced() {
 #[test]
 fn several_replacements_share_what_is_cut_out() {
     let comparer = KernelComparer::new(subject(SQUARE, 1)).unwrap();
+    let mut exact = options();
+    exact.verify.measures_rounding = false;
     for (fault, is_right) in [(0, true), (4, false), (0, true)] {
-        let comparison = comparer.compare(&kernels(fault), &options(), &mut []).unwrap();
+        let comparison = comparer.compare(&kernels(fault), &exact, &mut []).unwrap();
         assert_eq!(comparison.is_right(), is_right);
     }
+    // One ULP is right up to rounding, with the captured inputs and with fresh values.
+    let comparison = comparer.compare(&kernels(4), &options(), &mut []).unwrap();
+    assert!(
+        comparison.is_right() && comparison.timings[0].shapes[0].varied_bindings.contains(&0),
+        "{comparison:?}"
+    );
+    let rounded = |it: Option<&Verification>| it.map(|it| it.rounded_count);
+    assert_eq!(rounded(Some(&comparison.verification)), Some(1));
+    assert_eq!(rounded(comparison.after_timing.as_ref()), Some(1));
 }
 
 #[test]

@@ -59,6 +59,8 @@ fn replay_on(plan: &Arc<Plan>, device: Device, fault: Option<Fault>, redzone_byt
 fn options(edit: impl FnOnce(&mut VerifyOptions)) -> VerifyOptions {
     let mut options = VerifyOptions::default();
     options.element_types = vec![ElementTypeRule::parse("f32").unwrap()];
+    // To the bit, unless a test says otherwise.
+    options.measures_rounding = false;
     edit(&mut options);
     options
 }
@@ -220,6 +222,49 @@ fn tolerated_differences_do_not_accumulate() {
     assert_eq!(outcome.differences[0].place.record, 28);
 }
 
+/// Without a tolerance, what rounding explains is measured, and everything else is found as before.
+#[test]
+fn rounding_is_measured_without_a_tolerance() {
+    for (fault, function, count) in [(Fault::Ulp, SQUARE, 1), (Fault::UlpEverywhere, MULTIPLY, 11)] {
+        let outcome = lockstep(Some(fault), &VerifyOptions::default());
+        assert_eq!(
+            (outcome.outcome(), outcome.rounded_count, outcome.tolerated_count),
+            (Outcome::Same, count, 0)
+        );
+        assert_eq!((outcome.dispatch_count, outcome.read_count), (13, 3));
+        let [rounded] = &outcome.rounding[..] else { panic!("{outcome:?}") };
+        assert_eq!((rounded.function.as_str(), rounded.element_type.to_string().as_str()), (function, "f32"));
+        let error = rounded.error;
+        assert!(error.multiple.is_some_and(|it| it > 0.0 && it <= 2.0), "{error:?}");
+        assert!((0.5..8.0).contains(&error.scale_ulps) && !error.is_ill_conditioned, "{error:?}");
+    }
+    for planted in PLANTED.iter().filter(|it| !matches!(it.0, Fault::Ulp | Fault::UlpEverywhere)) {
+        check(&lockstep(Some(planted.0), &options(|it| it.measures_rounding = true)), planted);
+    }
+    // A tolerance that matches counts instead, and so does none of the type.
+    let stated = |text| {
+        options(|it| {
+            it.measures_rounding = true;
+            it.tolerances = vec![Tolerance::parse(text).unwrap()];
+        })
+    };
+    let outcome = lockstep(Some(Fault::Ulp), &stated("*:f32:ulp=0"));
+    assert_eq!((outcome.outcome(), outcome.different_count), (Outcome::Different, 1));
+    let outcome = lockstep(Some(Fault::Ulp), &stated("*:f32:ulp=1"));
+    assert_eq!((outcome.outcome(), outcome.tolerated_count, outcome.rounded_count), (Outcome::Same, 1, 0));
+    let outcome = lockstep(Some(Fault::Ulp), &stated("other*:f32:ulp=1"));
+    assert_eq!((outcome.outcome(), outcome.rounded_count), (Outcome::Same, 1));
+    // Integers are exact, as are numbers of an unknown type.
+    let integers = options(|it| {
+        it.measures_rounding = true;
+        it.element_types = vec![ElementTypeRule::parse("i32").unwrap()];
+    });
+    assert_eq!(lockstep(Some(Fault::Ulp), &integers).outcome(), Outcome::Different);
+    // Ledgers have no kernels to measure.
+    let kept = ledger(|it| it.kept_bytes = u64::MAX);
+    assert_eq!(against(&kept, Some(Fault::Ulp), &VerifyOptions::default()).outcome(), Outcome::Different);
+}
+
 #[test]
 fn digests_have_no_tolerance() {
     let outcome = against(
@@ -339,7 +384,9 @@ fn numbers_are_of_what_was_compared() {
 
 #[test]
 fn an_unknown_type_is_that_of_the_function_name_or_bytes() {
-    let outcome = lockstep(Some(Fault::Ulp), &VerifyOptions::default());
+    let mut exact = VerifyOptions::default();
+    exact.measures_rounding = false;
+    let outcome = lockstep(Some(Fault::Ulp), &exact);
     let difference = &outcome.differences[0];
     assert_eq!(found(difference).3, [200]);
     assert!(difference.element_type.is_some());

@@ -58,7 +58,7 @@ pub const COMPARE: Tool = Tool {
         (
             "Compare a kernel with an edited one",
             "rehal kernel stub --function=matmul_0 model.ireereplay -o kernel.c\n\
-             {tool} --function=matmul_0 --with=kernel.c --element_type=f32 --tolerance='*:f32:ulp=4' model.ireereplay",
+             {tool} --function=matmul_0 --with=kernel.c --element_type=f32 model.ireereplay",
         ),
         (
             "Compare it again whenever the file is saved",

@@ -41,7 +41,7 @@ pub const VERIFY: Tool = Tool {
             program (--against_capture). It names the first dispatch \
             that differs, with binding, bytes and elements. --watch_memory finds accesses outside of bindings and reads of \
             memory that was never written. Exit status 0 if everything is the same, 2 if something differs, 1 if that cannot be told.\n\n\
-            What differs within a tolerance is replaced by the expected bytes, so that errors do not accumulate and each \
+            What differs within a tolerance, or by what rounding explains, is replaced by the expected bytes, so that errors do not accumulate and each \
             dispatch is judged on the expected inputs.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: with_devices![&VERIFICATION, &SIDES, &COMPILING, &KERNEL_RECORDING],
@@ -52,7 +52,7 @@ pub const VERIFY: Tool = Tool {
              {tool} --against=model.ledger --element_type=f32 model.ireereplay",
         ),
         (
-            "Check a kernel against the captured one, with a tolerance",
+            "Check a kernel against the captured one, with a tolerance instead of what rounding explains",
             "{tool} --replay_executable_substitution=matmul_0=kernel.so --tolerance='*:f32:ulp=4' --element_type=f32 \
              model.ireereplay",
         ),
@@ -62,8 +62,7 @@ pub const VERIFY: Tool = Tool {
         ),
         (
             "Compare a program that was compiled for a GPU with the same one compiled for the CPU",
-            "{tool} --device=vulkan --against_capture=cpu.ireereplay --other_device=local-task \\\n\
-             \x20 --tolerance='*:f32:rel=1e-4,abs=1e-5' gpu.ireereplay",
+            "{tool} --device=vulkan --against_capture=cpu.ireereplay --other_device=local-task gpu.ireereplay",
         ),
         (
             "Find accesses of a kernel outside of its bindings",
@@ -109,7 +108,8 @@ pub(super) const TOLERANCE: List<Tolerance> = List::parsed(
     "GLOB:TYPE:ulp=N,abs=X,rel=X with one or more of the limits",
     |value| Ok(Tolerance::parse(value.to_str().ok_or(Refusal::Unexpected)?)?),
     "Elements of this type that functions whose name matches GLOB write are the same if they are within any of the limits: \
-     units in the last place, absolute error, or error relative to the expected element. The last one that matches counts; \
+     units in the last place, absolute error, or error relative to the expected element. Without one, floating-point results of a dispatch may \
+     differ by what rounding explains, which is measured. The last one that matches counts; \
      one with GLOB * also applies to host reads. Without --element_type, a function has the type \
      in its name; if these are none or several, that of a GLOB of more than *.",
 );
@@ -641,10 +641,8 @@ enum Side {
     WatchedCaptured,
 }
 
-/// From where types are known that something was tolerated by.
-pub(super) fn inferred_types(outcome: &Verification) -> impl Iterator<Item = String> {
-    text::inferred(outcome)
-}
+/// Also of `rehal compare`.
+pub(super) use text::{tolerated, within};
 
 /// The report as text, also of `rehal compare`.
 pub(super) fn report(outcome: &Verification) -> String {

@@ -223,6 +223,68 @@ fn a_wrong_kernel_is_not_timed() {
     assert!(ran.stderr.starts_with("warning: --tolerance=*:f16:... applied to nothing: "), "{ran:?}");
 }
 
+/// Without `--tolerance`, a kernel that adds in another order is right, and one that computes something else
+/// is not.
+#[test]
+fn what_rounding_explains_is_right() {
+    const SQUARE: &str = "chain_dispatch_0_matmul_24x24x24_f32";
+    let scratch = Scratch::new();
+    let (whole, source) = (capture("chain.chain.local-sync"), scratch.path("kernel.c"));
+    let body = |sum: &str, after: &str| {
+        let term = "#define TERM(k) (binding_0[i / 24 * 24 + (k)] * binding_0[(k) * 24 + i % 24])\n";
+        format!("if (i < 576) {{\n{term}{sum} binding_1[i] = sum; {after} }}")
+    };
+    let run_with = |body: &str, flags: &[&str]| {
+        write_kernel(&source, &whole, SQUARE, body);
+        let function = format!("--function={SQUARE}");
+        run(&words(&[&["--cache=warm", &function, &with(&source), &whole], flags].concat()))
+    };
+    const IN_ORDER: &str = "float sum = 0; for (int k = 0; k < 24; ++k) sum += TERM(k);";
+    for sum in [
+        IN_ORDER,
+        "float sum = 0; for (int k = 23; k >= 0; --k) sum += TERM(k);",
+        "float a[4] = {0}; for (int k = 0; k < 24; ++k) a[k % 4] += TERM(k); float sum = a[0] + a[1] + (a[2] + a[3]);",
+        "float a = 0, b = 0; for (int k = 0; k < 12; ++k) { a += TERM(k); b += TERM(k + 12); } float sum = a + b;",
+        "double all = 0; for (int k = 0; k < 24; ++k) all += (double)TERM(k); float sum = (float)all;",
+    ] {
+        let ran = run_with(&body(sum, ""), &[]);
+        assert!(is_right(&ran), "{sum}: {ran:?}");
+        let is_same = !ran.stdout.contains("1 of them up to rounding");
+        let line = format!("right up to rounding: {SQUARE} (f32): differs by up to ");
+        assert_eq!(ran.stdout.contains(&line), !is_same, "{ran:?}");
+        assert!(!is_same || sum == IN_ORDER, "{sum}: {ran:?}");
+    }
+    const FEWER_BITS: &str = "union { float number; uint32_t bits; } it = {0}; \
+         for (int k = 0; k < 24; ++k) { it.number += TERM(k); it.bits &= 0xffffe000; } float sum = it.number;";
+    for (sum, after) in [
+        ("float sum = 0; for (int k = 0; k < 23; ++k) sum += TERM(k);", ""),
+        ("float sum = 0; for (int k = 1; k < 25; ++k) sum += TERM(k % 24 + k / 24);", ""),
+        (FEWER_BITS, ""),
+        (IN_ORDER, "if (i == 100) binding_1[i] *= 1.0005f;"),
+        (IN_ORDER, "if (i == 100) binding_1[i] = binding_1[99];"),
+        (IN_ORDER, "if (i >= 552) binding_1[i] = 0;"),
+        (IN_ORDER, "if (i == 100) binding_1[i] = __builtin_nanf(\"\");"),
+    ] {
+        let ran = run_with(&body(sum, after), &[]);
+        assert_eq!(ran.status, Some(2), "{sum} {after}: {ran:?}");
+        assert!(ran.stdout.contains("\nwrong    different: 1 differs of 1 dispatch"), "{ran:?}");
+        assert!(ran.stdout.contains("scale of rounding") || after.contains("nan"), "{ran:?}");
+    }
+    // A tolerance that is stated counts, and the report names it.
+    let reversed = body("float sum = 0; for (int k = 23; k >= 0; --k) sum += TERM(k);", "");
+    let ran = run_with(&reversed, &["--tolerance=*:f32:ulp=0"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stdout.contains(&format!("if it is right: --tolerance='{SQUARE}:f32:ulp=")), "{ran:?}");
+    let ran = run_with(&reversed, &["--format=json"]);
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let found = &report["candidates"][0]["verification"];
+    assert_eq!(found["rounded_count"], 1, "{report}");
+    let rounding = &found["rounding"][0];
+    let of = |name: &str| rounding[name].as_f64().unwrap();
+    assert!(of("multiple") > 0.0 && of("multiple") <= of("limit") && of("scale_ulps") >= 1.0, "{report}");
+    assert_eq!((&rounding["function"], &rounding["is_ill_conditioned"]), (&SQUARE.into(), &false.into()));
+}
+
 /// What it computes is right, with these bytes next to its bindings and in its output.
 #[test]
 fn a_kernel_that_writes_beyond_its_bindings_or_reads_unwritten_memory_is_wrong() {

@@ -47,7 +47,7 @@ fn the_same_has_status_0() {
 fn a_difference_has_status_2_and_its_place() {
     let (scratch, path) = (Scratch::new(), capture(CHAIN));
     let ulp = kernels(&scratch, 4);
-    let ran = run(&verify(&[&ulp, "--element_type=f32"], &path));
+    let ran = run(&verify(&[&ulp, "--element_type=f32", "--tolerance=*:f32:ulp=0"], &path));
     assert_eq!(ran.status, Some(2), "{ran:?}");
     let mut lines = ran.stdout.lines();
     assert_eq!(lines.next(), Some("different: 1 differs of 1 dispatch and 0 host reads"));
@@ -63,6 +63,11 @@ fn a_difference_has_status_2_and_its_place() {
     }
     let tolerated = print(&verify(&[&ulp, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
     assert_eq!(tolerated, "the same: 13 dispatches and 3 host reads, 1 of them within the tolerance\n");
+    // Without a tolerance, what rounding explains is measured.
+    let rounded = print(&verify(&[&ulp, "--element_type=f32"], &path));
+    let expected = "the same: 13 dispatches and 3 host reads, 1 of them up to rounding\n  \
+                    right up to rounding: chain_dispatch_0_matmul_24x24x24_f32 (f32): differs by up to ";
+    assert!(rounded.starts_with(expected) && rounded.ends_with(" ULPs (limit 32)\n"), "{rounded}");
 }
 
 #[test]
@@ -112,7 +117,8 @@ fn a_difference_from_another_capture_has_the_place_of_the_dispatch() {
     let against = format!("--against_capture={}", capture("chain.chain.local-task"));
     // One ULP in an element.
     let ulp = kernels(&scratch, 4);
-    let ran = run(&verify(&[&against, &ulp, "--element_type=f32"], &path));
+    let exact = "--tolerance=*:f32:ulp=0";
+    let ran = run(&verify(&[&against, &ulp, "--element_type=f32", exact], &path));
     assert_eq!(ran.status, Some(2), "{ran:?}");
     for part in [
         "different: 1 differs of 1 dispatch and 0 host reads\n",
@@ -244,7 +250,7 @@ fn a_recording_with_digests_of_dispatches_finds_the_first_that_differs() {
         let written = against.replace("--against", "--replay_ledger");
         print(&["iree-run-replay", "--device=local-sync", &written, &path]);
         assert_eq!(print(&verify(&[&against], &path)), expected, "{device}");
-        let ran = run(&verify(&[&ulp], &path));
+        let ran = run(&verify(&[&ulp, "--tolerance=*:f32:ulp=0"], &path));
         assert_eq!(ran.status, Some(2), "{ran:?}");
         let first = "different: 1 differs of 1 dispatch and 0 host reads\n";
         assert!(ran.stdout.starts_with(first) && ran.stdout.contains("chain_dispatch_0_matmul"), "{ran:?}");
@@ -261,7 +267,7 @@ fn a_recording_with_digests_of_dispatches_finds_the_first_that_differs() {
 fn captured_kernels_name_the_elements_of_which_a_ledger_has_digests() {
     let (scratch, path) = (Scratch::new(), capture(CHAIN));
     let (against, ulp, row) = (ledger(&scratch, &[]), kernels(&scratch, 4), kernels(&scratch, 2));
-    let ran = run(&verify(&[&against, &ulp], &path));
+    let ran = run(&verify(&[&against, &ulp, "--tolerance=*:f32:ulp=0"], &path));
     assert_eq!((ran.status, &*ran.stderr), (Some(2), ""), "{ran:?}");
     for part in [
         "different: 1 differs of 1 dispatch and 0 host reads\n\
@@ -269,6 +275,7 @@ fn captured_kernels_name_the_elements_of_which_a_ledger_has_digests() {
         "record #17: dispatch of chain_dispatch_0_matmul_24x24x24_f32 ",
         "    f32 (as the function's name says): 1 element differs\n",
         ": 1 ULP, ",
+        "if it is right: --tolerance='chain_dispatch_0_matmul_24x24x24_f32:f32:ulp=1'\n",
     ] {
         assert!(ran.stdout.contains(part), "{part}: {}", ran.stdout);
     }
@@ -278,7 +285,12 @@ fn captured_kernels_name_the_elements_of_which_a_ledger_has_digests() {
     assert_eq!((ran.status, &first["record"], &first["digest_length"]), (Some(2), &28.into(), &Value::Null));
     assert_eq!((&report["is_with_captured"], &first["is_type_inferred"]), (&true.into(), &true.into()));
     assert_eq!((&first["elements"]["different_count"], &first["binding"]), (&192.into(), &2.into()));
-    // The bytes also decide about tolerances.
+    // The bytes also decide about tolerances, and about rounding.
+    let printed = print(&verify(&[&against, &ulp], &path));
+    assert!(
+        printed.starts_with("the same: 13 dispatches and 3 host reads, 1 of them up to rounding\n"),
+        "{printed}"
+    );
     let printed = print(&verify(&[&against, &ulp, "--element_type=f32", "--tolerance=*:f32:ulp=1"], &path));
     let expected = "the same: 13 dispatches and 3 host reads, 1 of them within the tolerance\n\
                     expected: a replay with the captured executables, which agrees with the ledger\n";
@@ -404,9 +416,9 @@ fn a_truncated_capture_is_inconclusive() {
 #[test]
 fn a_tolerance_that_applies_to_nothing_is_noted() {
     let (scratch, path) = (Scratch::new(), capture(CHAIN));
-    let (against, ulp) = (ledger(&scratch, &["--replay_ledger_kept_bytes=1000000"]), kernels(&scratch, 4));
+    let (against, row) = (ledger(&scratch, &["--replay_ledger_kept_bytes=1000000"]), kernels(&scratch, 2));
     for words in
-        [&[against.as_str(), &ulp, "--tolerance=*:f16:ulp=1"][..], &[&ulp, "--tolerance=*:f16:ulp=1"]]
+        [&[against.as_str(), &row, "--tolerance=*:f16:ulp=1"][..], &[&row, "--tolerance=*:f16:ulp=1"]]
     {
         let ran = run(&verify(words, &path));
         assert_eq!(ran.status, Some(2), "{ran:?}");
@@ -572,7 +584,7 @@ fn names_do_not_control_the_terminal() {
     let kernels = kernels(&scratch, 4);
     let file = kernels.split_once("all=").unwrap().1;
     std::fs::write(file, hostile(&std::fs::read(file).unwrap())).unwrap();
-    let ran = run(&verify(&[&kernels], &path));
+    let ran = run(&verify(&[&kernels, "--tolerance=*:f32:ulp=0"], &path));
     assert_eq!(ran.status, Some(2), "{ran:?}");
     let (scope, name) =
         ("in scope 'exe\\u{1b}ute'", "dispatch of chain_dispatch\\u{1b}0_matmul_24x24x24_f32 ");

@@ -2,7 +2,7 @@
 
 use rehal_tune::{
     Difference, ElementDifference, ElementDifferences, HistogramBin, NumberSummary, OutOfBoundsWrite,
-    Outcome, Place, StaticWrite, TypeSource, Unmatched, Verification,
+    Outcome, Place, RoundingError, StaticWrite, TypeSource, Unmatched, Verification,
 };
 use serde::{Serialize, Serializer};
 
@@ -13,6 +13,8 @@ pub struct Findings<'a> {
     dispatch_count: u64,
     read_count: u64,
     tolerated_count: u64,
+    rounded_count: u64,
+    rounding: Vec<Rounded<'a>>,
     different_count: u64,
     inconclusive: &'a [String],
     omitted_reasons: u64,
@@ -66,6 +68,14 @@ struct InferredType<'a> {
     source: &'static str,
 }
 
+#[derive(Serialize)]
+struct Rounded<'a> {
+    #[serde(flatten)]
+    of: FunctionType<'a>,
+    #[serde(flatten)]
+    error: RoundingError,
+}
+
 impl<'a> Findings<'a> {
     /// The findings of a verification.
     pub fn from_verification(it: &'a Verification) -> Self {
@@ -77,6 +87,10 @@ impl<'a> Findings<'a> {
             of: function_type(&it.function, it.element_type),
             source: source(it.source),
         });
+        let rounding = it
+            .rounding
+            .iter()
+            .map(|it| Rounded { of: function_type(&it.function, it.element_type), error: it.error });
         let unused = it.unused_tolerances.iter().map(|it| function_type(&it.function, it.element_type));
         Self {
             outcome: match it.outcome() {
@@ -87,6 +101,8 @@ impl<'a> Findings<'a> {
             dispatch_count: it.dispatch_count,
             read_count: it.read_count,
             tolerated_count: it.tolerated_count,
+            rounded_count: it.rounded_count,
+            rounding: rounding.collect(),
             different_count: it.different_count,
             inconclusive: &it.inconclusive,
             omitted_reasons: it.omitted_reasons,
@@ -191,6 +207,7 @@ struct Elements<'a> {
     compared_count: u64,
     different_count: u64,
     tolerated_count: u64,
+    rounding: Option<RoundingError>,
     first: &'a [ElementDifference],
     histogram: Errors<'a>,
 }
@@ -208,6 +225,7 @@ impl<'a> Elements<'a> {
             compared_count: it.compared_count,
             different_count: it.different_count,
             tolerated_count: it.tolerated_count,
+            rounding: it.rounding,
             first: &it.first,
             histogram: Errors {
                 unit: if it.histogram.is_in_ulps { "ulp" } else { "absolute" },

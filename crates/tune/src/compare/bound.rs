@@ -10,7 +10,7 @@ use crate::{Place, Verification, VerifyOptions};
 
 /// The same without tolerances: what is compared is not numbers that two kernels computed.
 pub(super) fn exact(options: &VerifyOptions) -> VerifyOptions {
-    VerifyOptions { tolerances: Vec::new(), ..options.clone() }
+    VerifyOptions { tolerances: Vec::new(), measures_rounding: false, ..options.clone() }
 }
 
 /// A range that a dispatch may have written.

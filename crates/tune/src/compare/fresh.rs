@@ -4,18 +4,21 @@
 //! An input gets fresh values if its element type is known and its bytes look like it. Each number keeps its
 //! sign, and its exponent but for a power of two that all inputs share, so that sums are conditioned as those
 //! of the captured inputs are. Zeros, infinities and NaN stay, since masks and indices consist of them; but
-//! not zeros that the captured kernel overwrites, so that it shows who writes them. A tolerance for the
-//! captured inputs may not fit others. Therefore results only differ by more than rounding explains.
+//! not zeros that the captured kernel overwrites, so that it shows who writes them. What rounding explains is
+//! measured once for each batch, as `verify/rounding.rs` does. In the other pairs, and with a tolerance,
+//! which may not fit these inputs, a large part of the largest number of a block is allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use rehal_base::{ElementType, Numerical, Result};
+use rehal_base::{ElementType, Result};
 use rehal_replay::{FastForward, Observer, PlannedBinding, VariedBytes, VariedPiece, distinct_bytes};
 use rehal_values::Floats;
 
 use super::bound::Bound;
 use crate::Tolerance;
+use crate::float_format::{Format, Nudge};
+use crate::verify::{NudgedRun, Rounding};
 
 /// Granularity in which bytes are known as output: that in which repetitions restore them.
 const BLOCK_BYTES: usize = 4 << 10;
@@ -23,64 +26,7 @@ const BLOCK_BYTES: usize = 4 << 10;
 /// Maximum bytes of all bindings. Beyond it, inputs stay as captured, since copies of them are kept.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// The binary format of a floating-point type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Format {
-    element_type: ElementType,
-    bytes: usize,
-    mantissa_bits: u32,
-    exponent_bits: u32,
-}
-
 impl Format {
-    fn for_type(element_type: ElementType) -> Option<Self> {
-        let (mantissa_bits, exponent_bits) = match (element_type.numerical(), element_type.bits()) {
-            (Numerical::FLOAT_IEEE, 16) => (10, 5),
-            (Numerical::FLOAT_IEEE, 32) => (23, 8),
-            (Numerical::FLOAT_IEEE, 64) => (52, 11),
-            (Numerical::FLOAT_BRAIN, 16) => (7, 8),
-            _ => return None,
-        };
-        Some(Self { element_type, bytes: (element_type.bits() / 8) as usize, mantissa_bits, exponent_bits })
-    }
-
-    fn highest_exponent(self) -> u64 {
-        (1 << self.exponent_bits) - 1
-    }
-
-    fn bias(self) -> u64 {
-        self.highest_exponent() / 2
-    }
-
-    fn mantissa_mask(self) -> u64 {
-        (1 << self.mantissa_bits) - 1
-    }
-
-    fn exponent(self, bits: u64) -> u64 {
-        bits >> self.mantissa_bits & self.highest_exponent()
-    }
-
-    fn is_zero(self, bits: u64) -> bool {
-        bits & ((1 << (self.mantissa_bits + self.exponent_bits)) - 1) == 0
-    }
-
-    /// Whether floating-point data often has such a number. Small integers are subnormal, and small negative
-    /// ones NaN.
-    fn is_usual(self, bits: u64) -> bool {
-        const MOST: u64 = 64;
-        let exponent = self.exponent(bits);
-        let is_infinite = exponent == self.highest_exponent() && bits & self.mantissa_mask() == 0;
-        self.is_zero(bits)
-            || is_infinite
-            || exponent != 0 && exponent != self.highest_exponent() && exponent.abs_diff(self.bias()) <= MOST
-    }
-
-    fn read(self, element: &[u8]) -> u64 {
-        let mut bits = [0; 8];
-        bits[..element.len()].copy_from_slice(element);
-        u64::from_le_bytes(bits)
-    }
-
     /// Gives numbers fresh values.
     fn freshen(self, bytes: &mut [u8], random: &mut fastrand::Rng, is_larger: bool, with_zeros: bool) {
         match self.bytes {
@@ -158,12 +104,19 @@ impl FreshBindings {
     }
 
     /// Gives the numbers in a piece fresh values, the same for the same seed. Returns whether it has some.
-    fn freshen(&self, piece: VariedPiece, bytes: &mut [u8], seed: u64, outputs: &BTreeSet<Place>) -> bool {
+    fn freshen(
+        &self,
+        piece: VariedPiece,
+        bytes: &mut [u8],
+        Values { seed, nudge }: Values,
+        outputs: &BTreeSet<Place>,
+    ) -> bool {
         let Some(format) = self.format else { return false };
         let mut is_changed = false;
         for (start, block) in (piece.offset..).step_by(BLOCK_BYTES).zip(bytes.chunks_mut(BLOCK_BYTES)) {
             let place = (piece.buffer_id, start);
             let end = start + block.len() as u64;
+            let mut nudged_to = start;
             for (_, it) in self.varied.iter().filter(|(_, it)| it.buffer_id == piece.buffer_id) {
                 let (from, to) = (it.offset.max(start), (it.offset + it.length).min(end));
                 // An element at the border of two blocks stays.
@@ -175,6 +128,12 @@ impl FreshBindings {
                 let numbers = &mut block[(from - start) as usize..(to - start) as usize];
                 format.freshen(numbers, &mut random, seed & 1 == 0, outputs.contains(&place));
                 is_changed = true;
+                // Several bindings may have the same bytes.
+                if let Some(nudge) = nudge.filter(|_| from >= nudged_to) {
+                    let mut random = fastrand::Rng::with_seed(mixed(nudge.pair ^ mixed(place.0) ^ start));
+                    format.nudge(numbers, nudge, &mut random);
+                    nudged_to = to;
+                }
             }
         }
         is_changed
@@ -186,11 +145,15 @@ impl FreshBindings {
         expected: &BTreeMap<Place, Vec<u8>>,
         actual: &BTreeMap<Place, Vec<u8>>,
         tolerance: Option<&Tolerance>,
+        rounding: &BTreeMap<Place, Rounding>,
     ) -> Option<String> {
         let format = self.format?;
         expected.iter().find_map(|(place, expected)| {
             let actual = actual.get(place).filter(|it| it != &expected)?;
-            let index = different(format, expected, actual, tolerance)?;
+            let index = match rounding.get(place) {
+                Some(rounding) => rounding.unexplained(expected, actual)?,
+                None => different(format, expected, actual, tolerance)?,
+            };
             let at = place.1 + (index * format.bytes) as u64;
             let is_in = |it: &&PlannedBinding| {
                 it.buffer_id == place.0 && (it.offset..it.offset + it.length).contains(&at)
@@ -204,7 +167,8 @@ impl FreshBindings {
             };
             let shown = |bytes| Floats::for_type(format.element_type)?.at(bytes, index);
             let (expected, actual) = (shown(expected)?, shown(actual)?);
-            Some(format!("{place} is {actual:e} instead of {expected:e}"))
+            let why = if tolerance.is_none() { ", more than rounding explains" } else { "" };
+            Some(format!("{place} is {actual:e} instead of {expected:e}{why}"))
         })
     }
 }
@@ -239,6 +203,13 @@ fn different(format: Format, expected: &[u8], actual: &[u8], tolerance: Option<&
 /// The id of a buffer and the offset in it of a block.
 type Place = (u64, u64);
 
+/// Which values inputs get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Values {
+    seed: u64,
+    nudge: Option<Nudge>,
+}
+
 /// One side of a comparison. The same seed gives both sides the same values.
 pub(super) struct FreshSide {
     pub side: FastForward,
@@ -248,7 +219,9 @@ pub(super) struct FreshSide {
     /// What repetitions do not restore, as it was captured, in the order in which it is passed.
     captured: Vec<Vec<u8>>,
     /// Of the last repetition: `None` for the captured values.
-    seed: Option<u64>,
+    values: Option<Values>,
+    /// Whether it has been measured what rounding explains.
+    is_measured: bool,
 }
 
 impl FreshSide {
@@ -278,7 +251,8 @@ impl FreshSide {
                 bindings: bindings.clone(),
                 outputs,
                 captured,
-                seed: None,
+                values: None,
+                is_measured: false,
             })
         };
         Ok([side(captured, outputs.clone())?, side(replaced, outputs)?])
@@ -286,18 +260,28 @@ impl FreshSide {
 
     /// The seed of the last repetition.
     pub(super) fn seed(&self) -> Option<u64> {
-        self.seed
+        self.values.map(|it| it.seed)
     }
 
     /// Puts back the inputs, with fresh values if there is a seed, and dispatches the kernel.
     pub(super) fn repeat(&mut self, seed: Option<u64>, observers: &mut [&mut dyn Observer]) -> Result<()> {
+        self.repeat_with(seed.map(|seed| Values { seed, nudge: None }), observers, &mut |_, _| {})
+    }
+
+    /// The same, with what `look` sees of the inputs.
+    fn repeat_with(
+        &mut self,
+        values: Option<Values>,
+        observers: &mut [&mut dyn Observer],
+        look: &mut dyn FnMut(VariedPiece, &[u8]),
+    ) -> Result<()> {
         self.side.restore()?;
-        let before = std::mem::replace(&mut self.seed, seed);
-        let bytes = match seed == before {
+        let before = std::mem::replace(&mut self.values, values);
+        let bytes = match values == before {
             true => VariedBytes::Restored,
             false => VariedBytes::All,
         };
-        if seed.or(before).is_some() {
+        if values.or(before).is_some() {
             let (bindings, outputs, mut captured) = (&self.bindings, &self.outputs, self.captured.iter());
             self.side.vary(bytes, &mut |piece, bytes| {
                 let mut is_changed = false;
@@ -307,10 +291,12 @@ impl FreshSide {
                     is_changed = *bytes != captured[..];
                     bytes.copy_from_slice(captured);
                 }
-                is_changed | seed.is_some_and(|seed| bindings.freshen(piece, bytes, seed, outputs))
+                is_changed |= values.is_some_and(|it| bindings.freshen(piece, bytes, it, outputs));
+                look(piece, bytes);
+                is_changed
             })?;
         }
-        match seed {
+        match values {
             None => self.side.repeat(observers),
             Some(_) => self.side.repeat_varied(observers),
         }
@@ -320,13 +306,56 @@ impl FreshSide {
     fn contents(&mut self) -> Result<BTreeMap<Place, Vec<u8>>> {
         let mut all = BTreeMap::new();
         self.side.vary(VariedBytes::All, &mut |piece, bytes| {
-            let starts = (piece.offset..).step_by(BLOCK_BYTES);
-            let blocks = starts.zip(bytes.chunks(BLOCK_BYTES));
-            all.extend(blocks.map(|(start, block)| ((piece.buffer_id, start), block.to_vec())));
+            all.extend(blocks(piece, bytes).map(|(place, block)| (place, block.to_vec())));
             false
         })?;
         Ok(all)
     }
+
+    /// Measures what rounding explains in the blocks in which `expected`, what this side has left, is not
+    /// `actual`.
+    fn rounding(
+        &mut self,
+        expected: &BTreeMap<Place, Vec<u8>>,
+        actual: &BTreeMap<Place, Vec<u8>>,
+    ) -> Result<BTreeMap<Place, Rounding>> {
+        let (Some(values), Some(format)) = (self.values, self.bindings.format) else {
+            return Ok(BTreeMap::new());
+        };
+        let differs = |place: &Place| expected.get(place) != actual.get(place);
+        let differing = expected.iter().filter(|(place, _)| differs(place));
+        let mut measured: BTreeMap<Place, Rounding> = differing
+            .filter_map(|(place, block)| Some((*place, Rounding::new(format.element_type, block.len())?)))
+            .collect();
+        for pair in 0..Nudge::PAIRS {
+            let mut run = |is_opposite| {
+                let mut before: BTreeMap<Place, Vec<u8>> = BTreeMap::new();
+                let values = Values { nudge: Some(Nudge { pair, is_opposite }), ..values };
+                self.repeat_with(Some(values), &mut [], &mut |piece, bytes| {
+                    let all = blocks(piece, bytes).filter(|(place, _)| differs(place));
+                    before.extend(all.map(|(place, block)| (place, block.to_vec())));
+                })?;
+                Ok::<_, rehal_base::Error>((before, self.contents()?))
+            };
+            let (mut up, mut down) = (run(false)?, run(true)?);
+            for (place, rounding) in &mut measured {
+                let run = |(before, after): &mut (BTreeMap<Place, Vec<u8>>, BTreeMap<_, _>)| {
+                    Some(NudgedRun { before: before.remove(place)?, after: after.remove(place)? })
+                };
+                if let (Some(up), Some(down)) = (run(&mut up), run(&mut down)) {
+                    rounding.add(pair, &expected[place], &[up, down]);
+                }
+            }
+        }
+        let finish = |(place, it): (Place, Rounding)| Some((place, it.finish(&expected[&place])?));
+        Ok(measured.into_iter().filter_map(finish).collect())
+    }
+}
+
+/// The blocks of a piece.
+fn blocks(piece: VariedPiece, bytes: &[u8]) -> impl Iterator<Item = (Place, &[u8])> {
+    let starts = (piece.offset..).step_by(BLOCK_BYTES);
+    starts.zip(bytes.chunks(BLOCK_BYTES)).map(move |(start, block)| ((piece.buffer_id, start), block))
 }
 
 /// Where two sides differ after repetitions with the same seed, if by more than rounding explains.
@@ -335,7 +364,15 @@ pub(super) fn difference(
     tolerance: Option<&Tolerance>,
 ) -> Result<Option<String>> {
     let (expected, actual) = (captured.contents()?, replaced.contents()?);
-    Ok(captured.bindings.difference(&expected, &actual, tolerance))
+    if expected == actual {
+        return Ok(None);
+    }
+    // Once for each batch, since it takes many runs.
+    let rounding = match tolerance.is_none() && !std::mem::replace(&mut captured.is_measured, true) {
+        true => captured.rounding(&expected, &actual)?,
+        false => BTreeMap::new(),
+    };
+    Ok(captured.bindings.difference(&expected, &actual, tolerance, &rounding))
 }
 
 /// A bijection in which each bit depends on all of `value`.

@@ -16,7 +16,7 @@ use super::bound::{Bound, Watched};
 use super::fresh::FreshBindings;
 use super::{CompareSubject, ComparedShape};
 use crate::element_types::known_element_type;
-use crate::{DispatchPlace, ElementTypeRule, Place, Verification};
+use crate::{DispatchPlace, Place, Verification, VerifyOptions};
 
 /// Dispatches of a shape that are tried, one after the other, if the inputs of those before are zeros.
 const MAX_OCCURRENCES: usize = 8;
@@ -36,9 +36,9 @@ pub(super) struct ShapeSlice {
 }
 
 impl ShapeSlice {
-    /// The inputs that get fresh values, where rules and the name of the function say their type.
-    pub(super) fn fresh_bindings(&self, rules: &[ElementTypeRule], function: &str) -> FreshBindings {
-        FreshBindings::for_dispatch(known_element_type(rules, function), &self.bindings, &self.bound)
+    /// The inputs that get fresh values, where options and the name of the function say their type.
+    pub(super) fn fresh_bindings(&self, options: &VerifyOptions, function: &str) -> FreshBindings {
+        FreshBindings::for_dispatch(known_element_type(options, function), &self.bindings, &self.bound)
     }
 
     /// A replay on the first of the devices. A dispatch uses one, unless its buffers are of others.

@@ -32,12 +32,12 @@ pub(super) fn time(
     comparison: &mut Comparison,
 ) -> Result<()> {
     let parts = [Parts { counts: slices.iter().map(|it| it.shape.count).collect(), are_judged: false }];
-    let (rules, function) = (&options.verify.element_types, &subject.function);
+    let function = &subject.function;
     let fresh = |slice: &ShapeSlice| match options.changes_inputs {
-        true => slice.fresh_bindings(rules, function).into(),
+        true => slice.fresh_bindings(&options.verify, function).into(),
         false => Arc::default(),
     };
-    let tolerance = known_element_type(rules, function)
+    let tolerance = known_element_type(&options.verify, function)
         .and_then(|it| tolerance_of(&options.verify.tolerances, function.as_bytes(), it));
     let begun = Instant::now();
     for (index, cache) in options.caches.iter().enumerate() {

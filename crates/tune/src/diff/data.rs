@@ -3,7 +3,7 @@
 use rehal_base::Range;
 
 use super::report::{DataDifference, DiffOptions, FieldChange, FieldName, FieldValue};
-use crate::elements::Comparison;
+use crate::elements::{Allowed, Comparison};
 use crate::ledger::digest;
 
 /// Maximum number of ranges to keep of a difference.
@@ -35,7 +35,7 @@ pub(super) fn compare(
         at = next;
     }
     difference.elements = options.element_type.map(|element_type| {
-        let mut comparison = Comparison::new(Some(element_type), None, options.max_elements);
+        let mut comparison = Comparison::new(Some(element_type), Allowed::Nothing, options.max_elements);
         comparison.add(0, &before[..length], &after[..length]);
         comparison.finish()
     });

@@ -8,7 +8,7 @@ use rehal_hal::{Buffer, transfer};
 
 use super::descriptor::KernelDescriptor;
 use crate::ElementDifferences;
-use crate::elements::Comparison;
+use crate::elements::{Allowed, Comparison};
 
 /// Bytes that are compared at a time: a multiple of every element.
 const PIECE_BYTES: usize = 1 << 20;
@@ -100,7 +100,7 @@ fn compare(
     if length == 0 {
         return Ok(None);
     }
-    let mut comparison = Comparison::new(element_type, None, MAX_ELEMENTS);
+    let mut comparison = Comparison::new(element_type, Allowed::Nothing, MAX_ELEMENTS);
     let (mut first, mut last, mut different_bytes) = (None, 0, 0);
     let (mut expected, mut actual) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
     let mut at = 0;

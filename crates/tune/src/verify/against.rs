@@ -86,7 +86,8 @@ pub fn verify_elements(
     if compared.is_interrupted {
         return Ok(found);
     }
-    if found.outcome() == Outcome::Different && compared.outcome() != Outcome::Different {
+    let is_same = compared.outcome() != Outcome::Different && compared.rounded_count == 0;
+    if found.outcome() == Outcome::Different && is_same {
         found.is_unreproduced = true;
         return Ok(found);
     }
@@ -379,7 +380,7 @@ impl<'l> Against<'l> {
         let verdict = self.judge.judge(&target, &evidence, binding.after);
         let is_replaced = match verdict {
             Verdict::Same => false,
-            Verdict::Tolerated => true,
+            Verdict::Rounded | Verdict::Tolerated => true,
             Verdict::Inconclusive | Verdict::Different => self.judge.options.keep_going,
         };
         if is_replaced {

@@ -8,10 +8,12 @@ use rehal_bench::Measuring;
 use rehal_capture::{Capture, OpenOptions};
 use rehal_replay::Plan;
 
-use super::{Difference, InferredType, Place, TypeSource, Verification, VerifyOptions};
+use super::rounding::{Rounding, RoundingError};
+use super::{Difference, InferredType, Place, RoundedFunction, TypeSource, Verification, VerifyOptions};
 use crate::bytes::part;
-use crate::element_types::type_in_name;
-use crate::elements::Comparison;
+use crate::element_types::{type_in_name, types_in_name};
+use crate::elements::{Allowed, Comparison};
+use crate::float_format::Format;
 use crate::number_summary::Summing;
 use crate::tolerance::{element_type_of, tolerance_of, type_in_tolerances};
 use crate::{NumberSummary, Tolerance};
@@ -70,12 +72,16 @@ pub(crate) struct Evidence<'b> {
     pub expected_bytes: Option<&'b [u8]>,
     /// The parts of the range that the numbers are in.
     pub summarized: Vec<Range>,
+    /// What rounding explains, if that was measured.
+    pub rounding: Option<Rounding>,
 }
 
 /// The verdict on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     Same,
+    /// Rounding explains the difference.
+    Rounded,
     Tolerated,
     /// Only digests are known, and there is a tolerance.
     Inconclusive,
@@ -114,6 +120,17 @@ impl<'o> Judge<'o> {
         }
     }
 
+    /// The type by which it is measured what rounding explains: that of all numbers of the dispatch, unless a
+    /// tolerance says what may differ.
+    pub(super) fn measured_type(&self, target: &Target<'_>) -> Option<ElementType> {
+        let function = target.place.function().filter(|_| self.options.measures_rounding)?;
+        let element_type = self.typed(target).0.filter(|it| Format::for_type(*it).is_some())?;
+        // One unit in the last place of a narrower type is far more than what others are rounded by.
+        let is_only_one = types_in_name(function).iter().all(|it| *it == element_type);
+        let is_stated = tolerance_of(&self.options.tolerances, function.as_bytes(), element_type).is_some();
+        (is_only_one && !is_stated).then_some(element_type)
+    }
+
     fn tolerance(&mut self, target: &Target<'_>, element_type: Option<ElementType>) -> Option<&'o Tolerance> {
         // The program reads what functions wrote, so that tolerances of all functions are those of host
         // reads.
@@ -135,7 +152,12 @@ impl<'o> Judge<'o> {
         if is_same && evidence.digests.is_empty() {
             return Verdict::Same;
         }
-        let mut comparison = Comparison::new(element_type, tolerance, self.options.max_elements);
+        let allowed = match (tolerance, &evidence.rounding) {
+            (Some(tolerance), _) => Allowed::Tolerance(tolerance),
+            (None, Some(rounding)) => Allowed::Rounding(rounding),
+            (None, None) => Allowed::Nothing,
+        };
+        let mut comparison = Comparison::new(element_type, allowed, self.options.max_elements);
         let (mut different, mut digests) = (Span::default(), Span::default());
         for known in &evidence.known {
             comparison.add(known.offset, known.expected, known.actual);
@@ -150,11 +172,13 @@ impl<'o> Judge<'o> {
             let digested = &mut self.outcome.digested_bytes;
             *digested = target.range.length.max(*digested);
         }
-        if elements.tolerated_count != 0 {
+        if elements.tolerated_count != 0 && tolerance.is_some() {
             self.note_inferred(target, element_type, type_source);
         }
         if elements.different_count == 0 && evidence.digests.is_empty() {
-            return Verdict::Tolerated;
+            let Some(rounding) = elements.rounding else { return Verdict::Tolerated };
+            self.note_rounding(target, element_type, rounding);
+            return Verdict::Rounded;
         }
         if elements.different_count == 0 && tolerance.is_some() {
             return Verdict::Inconclusive;
@@ -197,6 +221,18 @@ impl<'o> Judge<'o> {
         }
     }
 
+    /// Notes by how much something differs that rounding explains.
+    fn note_rounding(
+        &mut self,
+        target: &Target<'_>,
+        element_type: Option<ElementType>,
+        error: RoundingError,
+    ) {
+        let (Some(element_type), Some(function)) = (element_type, target.place.function()) else { return };
+        let function = function.to_owned();
+        self.outcome.add_rounding(RoundedFunction { function, element_type, error });
+    }
+
     /// Counts a dispatch or host read with the verdict on all of it.
     pub(crate) fn count(&mut self, place: &Place, verdict: Verdict) {
         match place.dispatch {
@@ -205,6 +241,7 @@ impl<'o> Judge<'o> {
         }
         match verdict {
             Verdict::Same => {}
+            Verdict::Rounded => self.outcome.rounded_count += 1,
             Verdict::Tolerated => self.outcome.tolerated_count += 1,
             Verdict::Different => {
                 self.outcome.different_count += 1;

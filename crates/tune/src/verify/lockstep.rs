@@ -1,15 +1,17 @@
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 
 use rehal_base::{ElementType, Error, Range, Result, StatusCode};
-use rehal_hal::Buffer;
+use rehal_hal::{Buffer, DeviceGroup};
 use rehal_replay::{
     CHANGE_BYTES, ChangeTracker, HostRead, Observer, Operation, Replay, TrackedBinding, without,
 };
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
 use super::matching::{Matching, Site};
+use super::rounding::{self, Rounding};
 use super::watch::Poison;
 use super::{Place, Verification, VerifyOptions, VerifySides};
 use crate::bytes::{different_bytes, part};
@@ -123,7 +125,8 @@ fn matched(
             states,
             replies: next_reply,
             matching,
-            changes: ChangeTracker::default(),
+            changes: Arc::default(),
+            devices: expected.devices(),
             is_stopped: false,
         };
         let lead = move || lead(expected, leader, new_memory, expected_observers);
@@ -154,14 +157,17 @@ fn matched(
 
 /// What the expected side sends after a dispatch or at a host read.
 enum State {
-    Dispatch { site: Site, changes: ChangeTracker },
+    Dispatch { site: Site, changes: Arc<ChangeTracker> },
     Read { site: Site, bytes: Vec<u8> },
+    Measured(Option<Rounding>),
 }
 
-/// The answer: whether to go on, and the tracker of a dispatch.
-struct Reply {
-    is_stopped: bool,
-    changes: Option<ChangeTracker>,
+/// The answer.
+enum Reply {
+    /// What rounding explains in a binding of the dispatch is asked for.
+    Measure { binding: u32, element_type: ElementType },
+    /// To go on, or not. The tracker is not used any longer.
+    Done { is_stopped: bool },
 }
 
 /// The error of a side whose other side has ended.
@@ -194,7 +200,8 @@ struct Leader<'m> {
     states: SyncSender<State>,
     replies: Receiver<Reply>,
     matching: &'m Matching,
-    changes: ChangeTracker,
+    changes: Arc<ChangeTracker>,
+    devices: &'m DeviceGroup,
     is_stopped: bool,
 }
 
@@ -204,15 +211,29 @@ impl Leader<'_> {
         operation.dispatch.is_some() && self.matching.has_expected(Site::of_operation(operation))
     }
 
-    fn exchange(&mut self, state: State) -> Result<()> {
-        self.states.send(state).map_err(|_| left())?;
-        let reply = self.replies.recv().map_err(|_| left())?;
-        self.is_stopped = reply.is_stopped;
-        if let Some(changes) = reply.changes {
-            self.changes = changes;
-            self.changes.release();
+    fn exchange(&mut self, mut state: State, operation: Option<&Operation<'_>>) -> Result<()> {
+        loop {
+            self.states.send(state).map_err(|_| left())?;
+            match (self.replies.recv().map_err(|_| left())?, operation) {
+                (Reply::Done { is_stopped }, _) => {
+                    self.is_stopped = is_stopped;
+                    return Ok(());
+                }
+                (Reply::Measure { binding, element_type }, Some(operation)) => {
+                    let device = &self.devices.devices()[operation.device];
+                    let measured =
+                        rounding::measure(device, operation, &self.changes, binding, element_type)?;
+                    state = State::Measured(measured);
+                }
+                (Reply::Measure { .. }, None) => state = State::Measured(None),
+            }
         }
-        Ok(())
+    }
+
+    /// The tracker, which nothing else uses between two dispatches.
+    fn changes(&mut self) -> Result<&mut ChangeTracker> {
+        Arc::get_mut(&mut self.changes)
+            .ok_or_else(|| Error::new(StatusCode::Internal, "both replays use the tracker of a dispatch"))
     }
 }
 
@@ -234,16 +255,17 @@ impl Observer for Leader<'_> {
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if !self.is_stopped && self.compares(operation) {
-            self.changes.begin(operation.bindings())?;
+            self.changes()?.begin(operation.bindings())?;
         }
         Ok(flow(self.is_stopped))
     }
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if self.compares(operation) {
-            self.changes.end()?;
-            let changes = std::mem::take(&mut self.changes);
-            self.exchange(State::Dispatch { site: Site::of_operation(operation), changes })?;
+            self.changes()?.end()?;
+            let (site, changes) = (Site::of_operation(operation), self.changes.clone());
+            self.exchange(State::Dispatch { site, changes }, Some(operation))?;
+            self.changes()?.release();
         }
         Ok(flow(self.is_stopped))
     }
@@ -251,7 +273,7 @@ impl Observer for Leader<'_> {
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
         let site = Site::of_read(read);
         match !self.is_stopped && self.matching.has_expected(site) {
-            true => self.exchange(State::Read { site, bytes: read.to_vec() }),
+            true => self.exchange(State::Read { site, bytes: read.to_vec() }, None),
             false => Ok(()),
         }
     }
@@ -314,9 +336,23 @@ impl Follower<'_> {
         }
     }
 
-    fn reply(&self, changes: Option<ChangeTracker>) -> Result<()> {
-        let reply = Reply { is_stopped: self.judge.is_stopped, changes };
-        self.replies.send(reply).map_err(|_| left())
+    fn reply(&self) -> Result<()> {
+        let is_stopped = self.judge.is_stopped;
+        self.replies.send(Reply::Done { is_stopped }).map_err(|_| left())
+    }
+
+    /// What rounding explains in what differs of a binding, measured by the expected side.
+    fn rounding(&self, target: &Target<'_>, binding: u32) -> Result<Option<Rounding>> {
+        // With the other contents of new memory, both sides run the same kernels.
+        let is_measured = self.new_memory != NewMemory::Poisoned;
+        let Some(element_type) = self.judge.measured_type(target).filter(|_| is_measured) else {
+            return Ok(None);
+        };
+        self.replies.send(Reply::Measure { binding, element_type }).map_err(|_| left())?;
+        match self.states.recv().map_err(|_| left())? {
+            State::Measured(rounding) => Ok(rounding),
+            _ => Err(Self::out_of_step(target.place.record)),
+        }
     }
 
     /// Both replays perform what is compared in the same order.
@@ -350,7 +386,8 @@ impl Follower<'_> {
         }
         changes.release();
         self.changes = changes;
-        self.reply(Some(expected))
+        drop(expected);
+        self.reply()
     }
 
     /// Judges what a dispatch wrote to a binding on both sides.
@@ -389,15 +426,21 @@ impl Follower<'_> {
             actual: part(actual.after, *range),
         });
         let known = known.collect();
+        let rounding = match differing.is_empty() {
+            true => None,
+            false => self.rounding(&target, expected.binding)?,
+        };
         let evidence = Evidence {
             known,
             unexpected_bytes,
             expected_bytes: Some(expected.after),
             summarized,
+            rounding,
             ..Evidence::default()
         };
         let verdict = self.judge.judge(&target, &evidence, actual.after);
-        if verdict == Verdict::Tolerated || (verdict > Verdict::Tolerated && self.judge.options.keep_going) {
+        let is_tolerated = matches!(verdict, Verdict::Rounded | Verdict::Tolerated);
+        if is_tolerated || (verdict > Verdict::Tolerated && self.judge.options.keep_going) {
             for known in &evidence.known {
                 actual.put(known.offset, known.expected)?;
             }
@@ -546,7 +589,7 @@ impl Observer for Follower<'_> {
             let (own, other) = (actual.len(), expected.len());
             let reads = format!("reads {own} bytes, and {other} in the other capture");
             self.judge.inconclusive(format!("record #{}: the host {reads}", place.record));
-            return self.reply(None);
+            return self.reply();
         }
         self.skip_unwritten(&place, &mut expected, &actual);
         let evidence = Evidence {
@@ -565,6 +608,6 @@ impl Observer for Follower<'_> {
         };
         let verdict = self.judge.judge(&target, &evidence, &actual);
         self.judge.count(&place, verdict);
-        self.reply(None)
+        self.reply()
     }
 }

@@ -49,7 +49,7 @@ fn line(text: &mut String, label: &str, what: &str) {
 
 fn check(text: &mut String, comparison: &Comparison) {
     if let Some(reason) = &comparison.not_reproduced {
-        line(text, "wrong", reason);
+        line(text, "wrong", &not_reproduced(reason));
     } else if let Some(memory) = wrong_memory(comparison) {
         line(text, "wrong", verify::memory_report(memory).trim_end());
     } else if let Some(verification) = comparison.wrong_verification() {
@@ -57,24 +57,27 @@ fn check(text: &mut String, comparison: &Comparison) {
         line(text, "wrong", &format!("{when}{}", verify::report(verification).trim_end()));
     } else {
         let verified = &comparison.verification;
-        let within = match verified.tolerated_count {
-            0 => String::new(),
-            count => format!(", {count} of them within the tolerance"),
-        };
         line(
             text,
             "right",
             &format!(
-                "{} and {} are the same{within}",
+                "{} and {} are the same{}",
                 plural(verified.dispatch_count, "dispatch"),
-                plural(verified.read_count, "host read")
+                plural(verified.read_count, "host read"),
+                verify::within(verified)
             ),
         );
-        verify::inferred_types(verified).for_each(|it| line(text, "", &it));
+        verify::tolerated(verified).for_each(|it| line(text, "", &it));
         if comparison.is_same_code {
             line(text, "", "the same code, byte for byte: times differ only by what its address does");
         }
     }
+}
+
+/// Why a replacement is wrong although it computed the same at first, with the flag that may allow it.
+fn not_reproduced(reason: &str) -> String {
+    let advice = if reason.ends_with("rounding explains") { "; --tolerance allows more" } else { "" };
+    format!("{reason}{advice}")
 }
 
 /// In which case a replacement is wrong, if not in a replay of the capture.
@@ -254,7 +257,13 @@ fn difference(comparison: &Comparison) -> String {
         verify::first_difference(wrong).map(|it| format!("{}{it}", case(comparison, wrong)))
     };
     let memory = || wrong_memory(comparison).and_then(verify::first_memory_error);
-    comparison.not_reproduced.clone().or_else(verified).or_else(memory).unwrap_or_default()
+    comparison
+        .not_reproduced
+        .as_deref()
+        .map(not_reproduced)
+        .or_else(verified)
+        .or_else(memory)
+        .unwrap_or_default()
 }
 
 /// The report of several replacements, or of one.

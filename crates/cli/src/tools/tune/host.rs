@@ -335,6 +335,8 @@ fn measured(report: CandidateReport) -> Measured {
     measured.ratio_interval = serde_json::from_value(first["ratio_interval"].clone()).ok();
     (measured.other_ns, measured.candidate_ns) = (total("captured_ns"), total("replaced_ns"));
     measured.timings = Some(timings);
+    let rounding = report.object["verification"]["rounding"].clone();
+    measured.rounding = Some(rounding).filter(|it| it.as_array().is_some_and(|it| !it.is_empty()));
     measured
 }
 

@@ -151,6 +151,9 @@ impl<'a> Tuned<'a> {
             changing.map(|(name, value)| (name.clone(), value.clone())).collect();
         let colon = if changing.is_empty() { "" } else { ": " };
         let _ = writeln!(text, "best     trial {}{colon}{}", best.trial, point(&changing));
+        if let Some(rounded) = rounded(best) {
+            let _ = writeln!(text, "         {rounded}");
+        }
         let _ = match (&self.against_captured, best.ratio) {
             (Some(pair), _) => writeln!(text, "         {}", pair.told("the captured kernel")),
             (None, Some(ratio)) => writeln!(
@@ -208,7 +211,7 @@ impl Report for Tuned<'_> {
             let number = |value: Option<f64>| value.map_or_else(String::new, |it| format!("{it:.3}"));
             let interval =
                 trial.ratio_interval.map_or_else(String::new, |[low, high]| format!("{low:.3} to {high:.3}"));
-            let same = same_code(trial);
+            let same = same_code(trial).or_else(|| rounded(trial));
             let why = same.as_deref().or(trial.error.as_deref().map(reason)).unwrap_or_default();
             table.row([
                 trial.trial.to_string(),
@@ -238,6 +241,13 @@ impl Report for Tuned<'_> {
 /// What is said of a trial that has the code of an earlier one.
 pub(super) fn same_code(trial: &Trial) -> Option<String> {
     trial.same_code_as.map(|number| format!("the same code as trial {number}"))
+}
+
+/// How far the results of a trial are from the captured ones, if they are right up to rounding.
+fn rounded(trial: &Trial) -> Option<String> {
+    let of = |name: &str| trial.rounding.as_ref()?[0][name].as_f64();
+    let (multiple, ulps) = (of("multiple")?, of("scale_ulps")?);
+    Some(format!("right up to rounding: {multiple:.2} times its scale of {ulps:.2} ULPs"))
 }
 
 /// Why a variant is not right, in a line: of the messages of a compiler, the first error.

@@ -1,8 +1,8 @@
 //! The report as text.
 
 use rehal_session::{
-    Difference, ElementDifferences, Histogram, NumberSummary, OutOfBoundsWrite, Outcome, Place, TypeSource,
-    Verification,
+    Difference, ElementDifferences, Histogram, NumberSummary, OutOfBoundsWrite, Outcome, Place,
+    RoundedFunction, RoundingError, TypeSource, Verification,
 };
 
 use crate::output::escaped;
@@ -31,7 +31,7 @@ pub(super) fn text(outcome: &Verification) -> String {
         };
         text.push_str(&format!("  {side}: {what}\n"));
     }
-    for it in inferred(outcome) {
+    for it in tolerated(outcome) {
         text.push_str(&format!("  {it}\n"));
     }
     if outcome.is_with_captured {
@@ -55,7 +55,7 @@ pub(super) fn text(outcome: &Verification) -> String {
             text.push_str(&format!("\n{}\n", place(&difference.place)));
         }
         last = Some(&difference.place);
-        add(&mut text, difference);
+        add(&mut text, difference, advice(difference));
     }
     add_omitted(&mut text, outcome.omitted_differences, "difference", "differences");
     text
@@ -72,12 +72,67 @@ fn add_static_writes(text: &mut String, outcome: &Verification) {
     }
 }
 
-/// From where the types are known that something was tolerated by, a line each.
-pub(super) fn inferred(outcome: &Verification) -> impl Iterator<Item = String> {
-    outcome.inferred_types.iter().map(|it| {
+/// From where the types are known that something was tolerated by, and what is right up to rounding, a line
+/// each.
+pub(in crate::tools) fn tolerated(outcome: &Verification) -> impl Iterator<Item = String> {
+    let inferred = outcome.inferred_types.iter().map(|it| {
         let source = source(it.source).unwrap_or("as stated");
         format!("tolerated as {}: {} ({source})", it.element_type, escaped(&it.function))
-    })
+    });
+    let rounded =
+        outcome.rounding.iter().flat_map(|RoundedFunction { function, element_type, error, .. }| {
+            let function = escaped(function);
+            let right = format!("right up to rounding: {function} ({element_type}): {}", rounding(error));
+            [Some(right), ill_conditioned(error).map(|it| format!("{it}: {function}"))]
+        });
+    inferred.chain(rounded.flatten())
+}
+
+/// The largest difference, as rounding explains it.
+fn rounding(it: &RoundingError) -> String {
+    let RoundingError { multiple, limit, scale_ulps, .. } = it;
+    match multiple {
+        Some(multiple) => format!(
+            "differs by up to {} times the scale of rounding, {} ULPs (limit {limit})",
+            short(*multiple),
+            short(*scale_ulps)
+        ),
+        None => "differs where inputs of other rounding change nothing".into(),
+    }
+}
+
+/// A number with three digits.
+fn short(number: f64) -> String {
+    match number {
+        0.0 => "0".into(),
+        it if (0.01..1e4).contains(&it) => {
+            format!("{it:.*}", (2 - it.log10().floor() as i32).max(0) as usize)
+        }
+        it => format!("{it:.2e}"),
+    }
+}
+
+fn ill_conditioned(it: &RoundingError) -> Option<String> {
+    let moved = short(100.0 * it.relative_scale);
+    it.is_ill_conditioned
+        .then(|| format!("ill-conditioned: inputs moved by one ULP move the results by {moved} %"))
+}
+
+/// What to do if a difference is one of rounding, unless it is too large.
+fn advice(difference: &Difference) -> Option<String> {
+    /// More than any sum of numbers that are not ill-conditioned.
+    const MOST_ULPS: u64 = 1 << 16;
+    let histogram = &difference.elements.as_ref()?.histogram;
+    let function = difference.place.function().map_or("*".into(), escaped);
+    match difference.element_type {
+        None => Some(format!("if the elements are floating-point numbers: --element_type='{function}:f32'")),
+        Some(element_type) => {
+            let largest = histogram.bins.last().and_then(|it| it.up_to)?;
+            let is_rounding = histogram.is_in_ulps && histogram.other_count == 0 && largest <= MOST_ULPS;
+            is_rounding
+                .then(|| format!("if it is right: --tolerance='{function}:{element_type}:ulp={largest}'"))
+        }
+    }
 }
 
 /// From where a type is known that is not stated.
@@ -89,8 +144,14 @@ fn source(source: TypeSource) -> Option<&'static str> {
     }
 }
 
-/// The first difference: where it is, and the first element, if it is known.
+/// The first difference: where it is, the first element, if it is known, and what to do if it is one of
+/// rounding.
 pub(super) fn first(outcome: &Verification) -> Option<String> {
+    let advice = advice(outcome.differences.first()?).map(|it| format!("; {it}")).unwrap_or_default();
+    first_element(outcome).map(|it| it + &advice)
+}
+
+fn first_element(outcome: &Verification) -> Option<String> {
     let it = outcome.differences.first()?;
     let mut text = format!("record #{}", it.place.record);
     match it.binding {
@@ -127,7 +188,7 @@ fn add_omitted(text: &mut String, count: u64, one: &str, many: &str) {
 pub(super) fn first_memory_error(outcome: &Verification) -> Option<String> {
     match outcome.out_of_bounds_writes.first() {
         Some(write) => Some(format!("record #{} {}", write.place.record, out_of_bounds_write(write))),
-        None => first(outcome).map(|it| format!("depends on bytes that were never written: {it}")),
+        None => first_element(outcome).map(|it| format!("depends on bytes that were never written: {it}")),
     }
 }
 
@@ -169,7 +230,7 @@ pub(super) fn memory(outcome: &Verification) -> String {
     for difference in &outcome.differences {
         text.push_str(&format!("\n{}\n", place(&difference.place)));
         text.push_str("  the results with two different contents of unwritten memory and redzones:\n");
-        add(&mut text, difference);
+        add(&mut text, difference, None);
     }
     add_omitted(&mut text, outcome.omitted_differences, "difference", "differences");
     text
@@ -196,10 +257,15 @@ fn counted(count: u64, one: &str, many: &str) -> String {
 fn counts(outcome: &Verification) -> String {
     let dispatches = counted(outcome.dispatch_count, "dispatch", "dispatches");
     let reads = counted(outcome.read_count, "host read", "host reads");
-    match outcome.tolerated_count {
-        0 => format!("{dispatches} and {reads}"),
-        count => format!("{dispatches} and {reads}, {count} of them within the tolerance"),
-    }
+    format!("{dispatches} and {reads}{}", within(outcome))
+}
+
+/// How many are not the same to the bit, if some are not.
+pub(in crate::tools) fn within(outcome: &Verification) -> String {
+    let counts =
+        [(outcome.tolerated_count, "within the tolerance"), (outcome.rounded_count, "up to rounding")];
+    let some = counts.iter().filter(|(count, _)| *count != 0);
+    some.map(|(count, how)| format!(", {count} of them {how}")).collect()
 }
 
 fn place(place: &Place) -> String {
@@ -224,7 +290,7 @@ fn place(place: &Place) -> String {
     text
 }
 
-fn add(text: &mut String, difference: &Difference) {
+fn add(text: &mut String, difference: &Difference, advice: Option<String>) {
     let range = difference.range;
     let buffer = difference.buffer_id;
     let what = match difference.binding {
@@ -253,6 +319,12 @@ fn add(text: &mut String, difference: &Difference) {
                 element_type.push_str(&format!(" ({source})"));
             }
             add_elements(text, elements, &element_type);
+            let more = [
+                elements.rounding.as_ref().map(rounding),
+                elements.rounding.as_ref().and_then(ill_conditioned),
+                advice,
+            ];
+            more.iter().flatten().for_each(|it| text.push_str(&format!("      {it}\n")));
             if let Some(bytes) = difference.digest_bytes {
                 let (start, end) = (bytes.offset, bytes.end());
                 text.push_str(&format!(
@@ -271,6 +343,9 @@ fn add_elements(text: &mut String, elements: &ElementDifferences, element_type: 
     text.push_str(&format!("    {element_type}: {noun}"));
     match elements.tolerated_count {
         0 => text.push('\n'),
+        count if elements.rounding.is_some() => {
+            text.push_str(&format!(", and {count} by no more than rounding explains\n"));
+        }
         count => text.push_str(&format!(", and {count} within the tolerance\n")),
     }
     for element in &elements.first {
