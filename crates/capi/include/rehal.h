@@ -1065,6 +1065,8 @@ typedef uint32_t rehal_profile_data_t;
 #define REHAL_PROFILE_MEMORY_EVENTS 0x80
 /* Times of what executes between two barriers of a command buffer. */
 #define REHAL_PROFILE_COMMAND_REGIONS 0x200
+/* CPU time of dispatches that the host executes, with their times. */
+#define REHAL_PROFILE_PROCESSOR_TIME 0x800
 
 typedef struct rehal_profiling_options_t {
   size_t size;

@@ -81,9 +81,9 @@ pub fn threads_start() {
     HAS_THREADS.store(true, Ordering::Release);
 }
 
-/// Devices have been opened. All but those of `local-sync` have threads, or drivers with threads.
+/// Devices have been opened. Those that are not synchronous have threads, or drivers with threads.
 pub fn note_threads(devices: &DeviceGroup) {
-    if devices.devices().iter().any(|it| it.info().driver != "local-sync") {
+    if devices.devices().iter().any(|it| !it.info().is_synchronous) {
         threads_start();
     }
 }

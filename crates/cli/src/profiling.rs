@@ -24,7 +24,8 @@ const MODE: Flag<ProfileData> = Flag::parsed(
     parse_mode,
     "Profiles the devices, and writes these families of data to --device_profiling_output: queue-events (submissions), \
      host-execution (when queue operations and dispatches ran, and for how long), memory-events (allocations), \
-     executable-metadata (functions and commands), command-region-events (what ran between barriers). CPU devices report no \
+     executable-metadata (functions and commands), command-region-events (what ran between barriers), processor-time (CPU time of \
+     dispatches). CPU devices report no \
      device-queue-events, dispatch-events, device-metrics, counters, counter-ranges or executable-traces.",
 );
 

@@ -56,7 +56,7 @@
 //! | `hal/callbacks.rs` | `OWED` | callbacks that a thread owes |
 //! | `hal/command_buffer.rs` | `LAST_ID` | ids of command buffers |
 //! | `hal/executable.rs` | `LAST_ID` | ids of executables |
-//! | `hal/profile/clock.rs` | `RESOLUTION_NS` | the clock's resolution, measured once |
+//! | `hal/profile/clock.rs` | `RESOLUTION_NS`, `READING_NS` | the clock's resolution and the cost of reading it, measured once |
 //! | `hal/profile/session.rs` | `REPLAYED_RECORD`, `LAST_ID` | the record of a thread's events; ids of sessions |
 //! | `hal/semaphore.rs` | `LAST_ID` | ids of semaphores |
 //! | `local/command.rs` | `SPARE` | command buffers of a thread, to be used again |

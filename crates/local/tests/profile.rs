@@ -14,7 +14,7 @@ use rehal_hal::{
     BufferParams, BufferRef, Command, CommandBuffer, CommandBufferParams, Device, QUEUE_AFFINITY_ANY,
     SemaphoreFlags,
 };
-use rehal_local::LocalSync;
+use rehal_local::{LocalSync, LocalTask, LocalTaskOptions};
 use support::commands::{barrier, dispatch, load};
 use support::{Link, compile};
 
@@ -185,5 +185,55 @@ fn threads_share_a_command_buffer() {
         }
         assert!(by_submission.keys().copied().eq(1..=600));
         assert!(by_submission.values().all(|of| *of == [Some(0), None]));
+    }
+}
+
+/// CPU time is reported if it is asked for, and is that of the threads that ran workgroups.
+#[test]
+fn dispatches_have_the_cpu_time_of_their_threads() {
+    let mut options = LocalTaskOptions::default();
+    options.selection.worker_count = Some(2);
+    let task = LocalTask::create(options).unwrap();
+    for (device, most_threads) in [(LocalSync::create(Default::default()), 1), (task, 2)] {
+        let executable = load(&device, &compile("library.c", Link::Embedded, &["-DCONCURRENT"]));
+        let words = device.allocate_buffer(BufferParams::default(), 4).unwrap();
+        let (sink, bindings) = (Arc::new(Sink::default()), [BufferRef::whole(&words)]);
+        let run = |function: &str, workgroups: u32, constants: &[u8]| {
+            let commands = command_buffer(&device);
+            commands.record(&Command::Fill { target: bindings[0], pattern: &[0], flags: 0 }).unwrap();
+            barrier(&commands);
+            let dispatch = dispatch(&executable, function, [workgroups, 1, 1], constants, &bindings);
+            commands.record(&Command::Dispatch(dispatch)).unwrap();
+            commands.end().unwrap();
+            let done = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap();
+            device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).execute(&commands, &[], 0).unwrap();
+            done.wait(1, None).unwrap();
+            sink.take()
+        };
+        let meet = |workgroups: u32| run("meet", workgroups, &workgroups.to_le_bytes());
+        // It includes the spans.
+        begin(&device, ProfileData::PROCESSOR_TIME, &sink);
+        // As many workgroups as threads, each of which waits for the others; and none.
+        for workgroups in [most_threads, 0] {
+            let events = meet(workgroups);
+            let (dispatches, others): (Vec<&HostExecution>, Vec<&HostExecution>) =
+                events.iter().partition(|it| it.dispatch.is_some());
+            assert!(others.iter().all(|it| it.processor.is_none()));
+            let [it] = dispatches[..] else { panic!("{events:?}") };
+            let time = it.processor.unwrap();
+            assert_eq!(time.thread_count, workgroups);
+            let wall_ns = (it.end_ns - it.start_ns) as u64;
+            if workgroups == 1 {
+                assert_eq!(time.elapsed_ns, wall_ns);
+            }
+            assert!(time.longest_elapsed_ns <= wall_ns && time.elapsed_ns <= 2 * wall_ns, "{it:?}");
+            assert!(time.longest_cpu_ns <= time.cpu_ns && time.cpu_ns <= 2 * time.longest_cpu_ns, "{it:?}");
+            // The costs of reading clocks vary.
+            assert!(time.cpu_ns <= time.elapsed_ns + 100_000, "{it:?}");
+        }
+        device.end_profiling().unwrap();
+        begin(&device, ProfileData::HOST_EXECUTION, &sink);
+        assert!(meet(1).iter().all(|it| it.processor.is_none()));
+        device.end_profiling().unwrap();
     }
 }

@@ -63,6 +63,11 @@ pub const SUBMITTING_THREAD: u32 = NONE - 1;
 /// of the host.
 pub const RELATIONSHIP_WORKER: u32 = 0x7868_6572;
 
+/// [`EventRelationship::relationship_type`] of our tools: `rehp`. The processor spent `target_id` nanoseconds
+/// of CPU time on the dispatch whose host execution event is the source, in `source_secondary_id` threads, of
+/// which one spent `target_secondary_id`, the most. The event has their wall time (`tile_duration_sum_ns`).
+pub const RELATIONSHIP_PROCESSOR: u32 = 0x7068_6572;
+
 /// The ordinal or index of nothing.
 pub const NONE: u32 = u32::MAX;
 

@@ -3,9 +3,11 @@
 //! Neighbouring dispatches resemble each other, so intervals of their means are made of means of sixths of a
 //! run (`run_mean_interval` of the bench crate).
 
+use std::collections::HashMap;
+
 use rehal_base::Result;
 
-use crate::layout::NONE;
+use crate::layout::{NONE, RELATIONSHIP_PROCESSOR};
 use crate::model::{Model, key_of};
 use crate::report::{nanoseconds, ticks};
 use crate::table::Table;
@@ -40,7 +42,8 @@ pub struct FunctionTimes {
     pub timed_by: TimedBy,
     /// Nanoseconds of each dispatch, in file order.
     pub times_ns: Vec<f64>,
-    /// Sum of the nanoseconds that threads of the host spent in them; if the device timed them, zero.
+    /// Sum of the nanoseconds that threads of the host spent in them: CPU time if the bundle has it, else
+    /// wall time. If the device timed them, zero.
     pub thread_time_ns: f64,
 }
 
@@ -61,11 +64,27 @@ pub struct DispatchTimes {
 /// Fails if a record or row that it reads is malformed.
 pub fn of(bundle: &Bundle<'_>) -> Result<DispatchTimes> {
     let mut model = Model::default();
+    let mut cpu_ns = HashMap::new();
     for record in bundle.records() {
-        model.add(&record?)?;
+        let record = record?;
+        model.add(&record)?;
+        if record.content() == Some(ContentType::EventRelationships) {
+            for row in record.rows::<rows::EventRelationship<'_>>() {
+                let row = row?.header;
+                if row.relationship_type.get() == RELATIONSHIP_PROCESSOR {
+                    let event = (row.physical_device_ordinal.get(), row.source_id.get());
+                    cpu_ns.insert(event, row.target_id.get());
+                }
+            }
+        }
     }
-    let mut collector =
-        Collector { model: &model, functions: Table::default(), untimed_count: 0, uncorrelated_count: 0 };
+    let mut collector = Collector {
+        model: &model,
+        cpu_ns,
+        functions: Table::default(),
+        untimed_count: 0,
+        uncorrelated_count: 0,
+    };
     for record in bundle.records() {
         collector.add(&record?)?;
     }
@@ -75,6 +94,8 @@ pub fn of(bundle: &Bundle<'_>) -> Result<DispatchTimes> {
 
 struct Collector<'m, 'a> {
     model: &'m Model<'a>,
+    /// CPU time of host execution events, by device and id.
+    cpu_ns: HashMap<(u32, u64), u64>,
     functions: Table<(TimedBy, String), FunctionTimes>,
     untimed_count: u64,
     uncorrelated_count: u64,
@@ -102,7 +123,9 @@ impl Collector<'_, '_> {
                     let is_dispatch = QueueEventType(event.event_type.get()) == QueueEventType::DISPATCH;
                     if is_dispatch && function.0 != 0 && function.1 != NONE {
                         let ns = nanoseconds(event.start_host_time_ns.get(), event.end_host_time_ns.get());
-                        let thread_time_ns = event.tile_duration_sum_ns.get();
+                        let id = (event.physical_device_ordinal.get(), event.event_id.get());
+                        let cpu_ns = self.cpu_ns.get(&id).and_then(|ns| i64::try_from(*ns).ok());
+                        let thread_time_ns = cpu_ns.unwrap_or_else(|| event.tile_duration_sum_ns.get());
                         self.add_dispatch(TimedBy::Host, function, ns, thread_time_ns);
                     }
                 }

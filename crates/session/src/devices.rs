@@ -1,9 +1,11 @@
-use rehal_base::{Context, FileKind, Result, nearest};
+use std::num::NonZero;
+
+use rehal_base::{Context, Error, FileKind, Result, nearest, plural};
 use rehal_hal::{
     CommonOptions, CompilerTarget, DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet, ParameterGroup,
 };
 use rehal_local::executable::Plugins;
-use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalTaskDriver};
+use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalTaskDriver, LocalTaskOptions, TopologyOptions};
 #[cfg(feature = "vulkan")]
 use rehal_vulkan::VulkanDriver;
 
@@ -271,6 +273,34 @@ impl DeviceOptions {
     /// Keeps the buffers of devices apart: see [`CommonOptions::guards_buffers`].
     pub fn guard_buffers(&mut self) {
         self.drivers.update(|common: &mut CommonOptions| common.guards_buffers = true);
+    }
+
+    /// The same devices with this number of workers each, on cores of their own. Fails unless they are of
+    /// `local-task`, their URIs leave the number of workers open, and the process may use as many CPUs.
+    pub fn with_workers(&self, count: usize) -> Result<Self> {
+        let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+        if count > cpus {
+            let message = format!("{count} workers: this process may use {}", plural(cpus as u64, "CPU"));
+            return Err(Error::out_of_range(message).advise("choose no more workers than CPUs"));
+        }
+        let mut options = self.clone();
+        options.drivers.update(|task: &mut LocalTaskOptions| {
+            (task.workers, task.topology) = (None, None);
+            task.selection = TopologyOptions::default();
+            task.selection.max_workers = count;
+        });
+        for device in &options.devices {
+            if device.driver_name() != LOCAL_TASK {
+                let message = format!("device '{}' has no workers whose number can be chosen", device.uri);
+                return Err(Error::unimplemented(message).advise(format!("choose a device of {LOCAL_TASK}")));
+            }
+            if let Some(workers) = device.own_workers(&options.drivers)? {
+                let message =
+                    format!("the parameters of device '{}' choose its workers: {workers}", device.uri);
+                return Err(Error::invalid_argument(message).advise("leave them out"));
+            }
+        }
+        Ok(options)
     }
 
     /// Opens the devices.

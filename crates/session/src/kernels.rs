@@ -67,15 +67,15 @@ pub struct Kernels {
     pub kernels: Vec<Kernel>,
     /// Number of dispatches of all functions.
     pub dispatch_count: u64,
-    /// Time of all dispatches of all functions in nanoseconds, if measured: the sum of the kernels' medians.
+    /// Time of all dispatches of all functions in nanoseconds, if measured: the sum of those of the kernels.
     pub total_ns: Option<u64>,
     /// How times are measured, if they are.
     pub times: Option<KernelTimes>,
-    /// Number of replays that the times are medians of.
+    /// Number of replays that the times are lower quartiles of.
     pub sample_count: u64,
     /// Whether the order of the first ten kernels is stable: each takes longer than the next in 99 of 100
     /// such measurements, or their times are within 5 % of each other. `None` if it was not measured, or with
-    /// fewer than 8 replays, unless there is one kernel.
+    /// fewer than 13 replays, unless there is one kernel.
     pub is_order_stable: Option<bool>,
     /// Whether [`KernelOptions::pulse`] ended the measurement.
     pub is_interrupted: bool,
@@ -120,16 +120,47 @@ pub struct Kernel {
     pub occurrence: u64,
     /// The index of the device of the first, if it was run.
     pub device: Option<usize>,
-    /// Time of all of them in nanoseconds, if measured: the median of replays.
+    /// Time of all of them in nanoseconds, if measured: the lower quartile of replays, in each of which
+    /// a dispatch during which its thread was preempted has its CPU time
+    /// ([`DispatchTime::busy_ns`](rehal_tune::DispatchTime::busy_ns)).
     pub time_ns: Option<u64>,
-    /// The 95 % interval of this median; `None` with fewer than 6 replays.
+    /// Its 95 % interval; `None` with fewer than 13 replays.
     pub interval_ns: Option<Interval>,
+    /// What the processor spent on all of them, if they were measured on a CPU.
+    pub processor: Option<KernelProcessor>,
+    /// The same with other numbers of workers: see [`Kernels::add_scaling`].
+    pub scaling: Vec<KernelScaling>,
     /// What the first dispatch accesses, if it was run.
     traffic: Option<Traffic>,
     /// The same, by binding.
     touched: Vec<Touched>,
     /// Whether it is cheap to see which pages it accesses.
     is_watched: bool,
+}
+
+/// What the threads of a CPU spend on the dispatches of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct KernelProcessor {
+    /// CPU time of all threads in all dispatches, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Threads that executed workgroups of a dispatch, on average.
+    pub thread_count: f64,
+    /// The CPU time of the thread that used most, as a multiple of the mean of those that took part.
+    pub imbalance: f64,
+}
+
+/// What a kernel costs on a device with a number of workers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct KernelScaling {
+    /// Workers of the device.
+    pub threads: u32,
+    /// As [`Kernel::time_ns`].
+    pub time_ns: u64,
+    /// As [`Kernel::processor`].
+    #[serde(flatten)]
+    pub processor: KernelProcessor,
 }
 
 /// Bytes that a kernel binds at most if its accesses are watched: a signal for each page takes some
@@ -331,6 +362,24 @@ impl Kernels {
         this.kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.time_ns));
         Ok(this)
     }
+
+    /// Measures the kernels once more, with a replay of the same capture on a CPU device with this number of
+    /// workers ([`DeviceOptions::with_workers`](crate::DeviceOptions::with_workers)).
+    pub fn add_scaling(&mut self, replay: &Replay, threads: u32, options: &KernelOptions) -> Result<()> {
+        let timed = Self::timed(replay, options)?;
+        self.is_interrupted |= timed.is_interrupted;
+        let place = |it: &Kernel| (it.location.ordinal, it.occurrence);
+        let found: HashMap<_, _> = timed.kernels.iter().map(|it| (place(it), it)).collect();
+        for kernel in &mut self.kernels {
+            let found = found.get(&place(kernel)).and_then(|it| Some((it.time_ns?, it.processor?)));
+            kernel.scaling.extend(found.map(|(time_ns, processor)| KernelScaling {
+                threads,
+                time_ns,
+                processor,
+            }));
+        }
+        Ok(())
+    }
 }
 
 impl Kernel {
@@ -501,6 +550,8 @@ impl Groups {
             device,
             time_ns: None,
             interval_ns: None,
+            processor: None,
+            scaling: Vec::new(),
             traffic: None,
             touched: Vec::new(),
             is_watched: false,
@@ -543,6 +594,8 @@ mod tests {
             device: None,
             time_ns: Some(time_ns),
             interval_ns: None,
+            processor: None,
+            scaling: Vec::new(),
             traffic: Some(Traffic { read: bound, written: 0, bound, accessed: None }),
             touched: Vec::new(),
             is_watched: false,

@@ -83,8 +83,9 @@ pub use executable_functions::executable_functions;
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
     BindingFile, DispatchFile, DispatchFiles, FunctionCost, FunctionNames, FunctionTiming, Kernel,
-    KernelBinding, KernelOptions, KernelRecording, KernelRecords, KernelTimes, Kernels, RecordedKernel,
-    ReplayComparison, check_kernel_records, compare_replays, function_costs,
+    KernelBinding, KernelOptions, KernelProcessor, KernelRecording, KernelRecords, KernelScaling,
+    KernelTimes, Kernels, RecordedKernel, ReplayComparison, check_kernel_records, compare_replays,
+    function_costs,
 };
 pub use loaded_executable::{
     EntryPoint, ExecutableSource, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,

@@ -76,7 +76,7 @@ pub struct ObservedShape {
     pub constants: Vec<u32>,
     /// The bindings, by ordinal.
     pub bindings: Vec<ObservedBinding>,
-    /// Time of all of them in nanoseconds, if measured: the median of replays.
+    /// Time of all of them in nanoseconds, if measured: the lower quartile of replays.
     pub time_ns: Option<u64>,
     /// Its 95 % interval, if there were enough replays.
     pub interval_ns: Option<Interval>,

@@ -12,8 +12,8 @@ use std::time::Duration;
 use rehal_base::{Error, Result, plural};
 use rehal_bench::Pulse;
 use rehal_session::{
-    CaptureFile, CrashReports, Kernel, KernelOptions, Kernels, Replay, Roofs, SliceCheck, SliceOptions,
-    watch_buffer,
+    CaptureFile, CrashReports, DeviceOptions, Kernel, KernelOptions, Kernels, Replay, SliceCheck,
+    SliceOptions, watch_buffer,
 };
 
 use super::history::{self, History, Measured};
@@ -38,7 +38,7 @@ pub const KERNELS: Tool = Tool {
             and bytes per second. Dispatches with other workgroups, constants or lengths are listed apart, as observed. The \
             longest come first.\n\n\
             The capture is replayed one operation at a time: repeatedly to measure times, until the order of the first ten \
-            kernels is stable, and once to see which bindings change. Times are medians, with 95 % intervals. \
+            kernels is stable, and once to see which bindings change. Times are lower quartiles, with 95 % intervals. \
             --no_run prints only what the capture says. The slices of --export are cut in the last of these replays.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: with_devices![&REPORT, &history::REPORTS, &KERNEL_RECORDING],
@@ -50,6 +50,7 @@ pub const KERNELS: Tool = Tool {
             "record=$({tool} --format=json model.ireereplay | jq .kernels[0].record)\n\
              rehal slice --dispatch=$record model.ireereplay -o kernel.ireereplay",
         ),
+        ("See which kernels use two threads", "{tool} --device=local-task --threads=1,2 model.ireereplay"),
         ("Cut out all kernels", "{tool} --export=kernels model.ireereplay"),
     ],
     guide: include_str!("../guides/kernels.md"),
@@ -96,15 +97,25 @@ const REPETITIONS: Flag<Option<u64>> = Flag::parsed(
     "Times so many replays, instead of until the order of the first ten kernels is stable.",
 );
 
-const SORT: Flag<Sort> = Flag::choice(
-    "sort",
-    "above_roof",
-    &[("above_roof", Sort::AboveRoof), ("time", Sort::Time)],
-    "above_roof: by the time above the roof, if rehal machine has measured the device, else by time. time: by time.",
+const THREADS: Flag<Vec<u32>> = Flag::parsed(
+    "threads",
+    "N,N",
+    "",
+    "numbers of workers from 1 to 256, as in 1,2,4",
+    |value| {
+        let number = |it: &str| it.trim().parse().ok().filter(|it| (1..=256).contains(it));
+        let numbers: Option<Vec<u32>> = match value.to_str() {
+            Some("") => Some(Vec::new()),
+            text => text.and_then(|text| text.split(',').map(number).collect()),
+        };
+        numbers.ok_or(Refusal::Unexpected)
+    },
+    "Also measures the kernels on local-task with each of these numbers of workers: how much faster they are, the CPU time of all \
+     threads, and how evenly it is shared.",
 );
 
 const FAIL_IF_SLOWER: Flag<f64> = compare::margin_flag(
-    "With --against, a kernel is slower if its median is higher by more than this percentage, and the intervals are apart.",
+    "With --against, a kernel is slower if its time is higher by more than this percentage, and the intervals are apart.",
 );
 
 const EXPORT: Flag<Option<PathBuf>> = Flag::path(
@@ -129,7 +140,7 @@ const REPORT: Group = Group {
         &NO_RUN,
         &MAX_TIME,
         &REPETITIONS,
-        &SORT,
+        &THREADS,
         &FAIL_IF_SLOWER,
         &EXPORT,
         &EXPORT_COMMANDS,
@@ -142,7 +153,7 @@ const REPORT: Group = Group {
 };
 
 /// The flags of [`REPORT`] that are about times.
-const OF_TIMES: [&str; 4] = ["max_time", "repetitions", "sort", "fail_if_slower"];
+const OF_TIMES: [&str; 4] = ["max_time", "repetitions", "threads", "fail_if_slower"];
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
@@ -165,6 +176,8 @@ fn run(invocation: &Invocation) -> Result<()> {
         return Err(Error::invalid_argument("--fail_if_slower needs --against")
             .advise("name the file to compare with, or leave it out"));
     }
+    let threads = flags.get(&THREADS);
+    check_threads(&threads, export.is_some())?;
     let keep_references = flags.get(&slice::KEEP_REFERENCES);
     let keeps_touched = flags.get(&slice::KEEP);
     for (is_set, name) in [(keep_references, "keep_references"), (!keeps_touched, "keep=bound")] {
@@ -193,7 +206,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     } else {
         let _reports = CrashReports::install();
         let devices = devices::options(flags)?;
-        let replay = Replay::new(plan, &devices.open()?, &replay_flags::files(flags))?;
+        let scaled = with_workers(&devices, &threads)?;
+        let files = replay_flags::files(flags);
+        let replay = Replay::new(plan.clone(), &devices.open()?, &files)?;
         // An export is complete or absent: a signal ends it.
         let interrupted = if export.is_none() { interrupts::flag()? } else { Arc::default() };
         options.pulse = progress::pulse("timing", interrupted);
@@ -209,7 +224,12 @@ fn run(invocation: &Invocation) -> Result<()> {
                 let exported = Export { replay: &replay, options, slicing, place, header };
                 export::export(&exported, directory)?
             }
-            None => (Kernels::from_replay(&replay, &options)?, Commands::new()),
+            None => {
+                let mut kernels = Kernels::from_replay(&replay, &options)?;
+                let replay = |devices: &DeviceOptions| Replay::new(plan.clone(), &devices.open()?, &files);
+                add_scaling(&mut kernels, &scaled, replay, &options)?;
+                (kernels, Commands::new())
+            }
         };
         replayed = Some(replay);
         // The report is printed in its place.
@@ -231,6 +251,36 @@ fn run(invocation: &Invocation) -> Result<()> {
         Some(replay) => Recording::of_capture(recording.as_ref(), options.function, || Ok(replay)),
         None => Ok(()),
     }
+}
+
+fn check_threads(threads: &[u32], exports: bool) -> Result<()> {
+    match exports && !threads.is_empty() {
+        true => {
+            Err(Error::invalid_argument("--threads and --export exclude each other")
+                .advise("give one of them"))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Devices with each of these numbers of workers.
+fn with_workers(devices: &DeviceOptions, threads: &[u32]) -> Result<Vec<(u32, DeviceOptions)>> {
+    threads.iter().map(|count| Ok((*count, devices.with_workers(*count as usize)?))).collect()
+}
+
+/// Measures kernels on devices with other numbers of workers, unless the measurement is interrupted.
+fn add_scaling(
+    kernels: &mut Kernels,
+    scaled: &[(u32, DeviceOptions)],
+    replay: impl Fn(&DeviceOptions) -> Result<Replay>,
+    options: &KernelOptions,
+) -> Result<()> {
+    for (count, devices) in scaled {
+        if !kernels.is_interrupted {
+            kernels.add_scaling(&replay(devices)?, *count, options)?;
+        }
+    }
+    Ok(())
 }
 
 /// The times that a history compares.

@@ -135,7 +135,7 @@ fn a_run_adds_times_and_directions() {
     assert!(run.contains("16 bytes, changed") && run.contains("16 bytes, unchanged"), "{run}");
     assert!(
         run.contains("// 1. 1 dispatch of ")
-            && run.contains(" us (median of ")
+            && run.contains(" us (lower quartile of ")
             && run.contains("), the first of record #17: 1 x 1 x 1"),
         "{run}"
     );

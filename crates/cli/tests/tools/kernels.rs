@@ -26,6 +26,9 @@ fn shapes(report: &Value) -> Vec<Value> {
             "bytes_read",
             "bytes_written",
             "bytes_accessed",
+            "cpu_ns",
+            "thread_count",
+            "imbalance",
         ] {
             kernel.remove(timed);
         }
@@ -95,10 +98,11 @@ fn functions_are_selected_and_the_longest_come_first() {
     assert_eq!(one["dispatch_count"], count);
     let lines = print(&["rehal", "kernels", "--format=csv", "--device=local-sync", &path]);
     assert_eq!(lines.lines().count(), kernels.len() + 1);
-    assert!(lines.lines().all(|line| line.split(',').count() == 30), "{lines}");
+    assert!(lines.lines().all(|line| line.split(',').count() == 29), "{lines}");
     let columns = lines.lines().next().unwrap().split(',');
     let renamed = |column: &&str| {
         !["binding_lengths", "binding_directions", "aliases", "time_low_ns", "time_high_ns"].contains(column)
+            && !column.starts_with("threads")
     };
     assert!(columns.filter(renamed).all(|column| kernels[0].get(column).is_some()), "{lines}");
     let direction = |it: &Value| match it["is_written"].as_bool() {
@@ -143,6 +147,10 @@ fn flags_without_effect_are_refused() {
     for (flags, expected) in [
         (&["--no_run", "--max_time=1s"][..], "--max_time needs times, which --no_run leaves out"),
         (&["--no_run", "--repetitions=3"], "--repetitions needs times, which --no_run leaves out"),
+        (&["--no_run", "--threads=1"], "--threads needs times, which --no_run leaves out"),
+        (&["--export=x", "--threads=1"], "--threads and --export exclude each other"),
+        (&["--threads=0"], "expected numbers of workers from 1 to 256"),
+        (&["--threads=1", "--device=local-sync"], "device 'local-sync' has no workers"),
         (&["--no_run", "--fail_if_slower=1%"], "--fail_if_slower needs times, which --no_run leaves out"),
         (&["--no_run", "--against=/nonexistent"], "--history and --against need times"),
         (&["--fail_if_slower=1%"], "--fail_if_slower needs --against"),
@@ -153,29 +161,49 @@ fn flags_without_effect_are_refused() {
 }
 
 #[test]
-fn times_are_medians_of_replays_with_intervals() {
+fn times_are_lower_quartiles_of_replays_with_intervals() {
     let path = capture("mlp.mlp.local-sync");
-    let report = json(&["--repetitions=9", &path]);
-    assert_eq!((&report["samples"], report["is_order_stable"].is_boolean()), (&9.into(), true));
+    let report = json(&["--repetitions=13", &path]);
+    assert_eq!((&report["samples"], report["is_order_stable"].is_boolean()), (&13.into(), true));
     for kernel in report["kernels"].as_array().unwrap() {
         let ends = kernel["time_interval_ns"].as_array().unwrap();
         let [low, high] = [0, 1].map(|end: usize| ends[end].as_f64().unwrap());
         let time = kernel["time_ns"].as_f64().unwrap();
         assert!(low - 0.5 <= time && time <= high + 0.5, "{kernel}");
+        // One thread runs it.
+        assert_eq!((&kernel["thread_count"], &kernel["imbalance"]), (&1.0.into(), &1.0.into()), "{kernel}");
+        assert!(kernel["cpu_ns"].as_f64().unwrap() <= 2.0 * time + 20_000.0, "{kernel}");
     }
     let one = json(&["--repetitions=1", &path]);
     assert_eq!((&one["samples"], &one["is_order_stable"]), (&1.into(), &Value::Null));
     assert!(one["kernels"][0]["time_interval_ns"].is_null(), "{one}");
     let text = |flag| print(&["rehal", "kernels", "--device=local-sync", flag, &path]);
-    assert!(text("--repetitions=1").contains(", of one replay; roof unknown"));
-    let many = text("--repetitions=9");
-    assert!(many.contains(", medians of 9 replays; roof") && many.contains("95 % interval"), "{many}");
+    assert!(text("--repetitions=1").contains(", of one replay\n"));
+    let many = text("--repetitions=13");
+    assert!(many.contains(", lower quartiles of 13 replays\n") && many.contains("95 % interval"), "{many}");
     // Until the order is stable, but no longer than the time.
     let count = json(&["--max_time=1ms", &path])["samples"].as_u64().unwrap();
     assert!(count >= 1);
     assert!(
         fail(&["rehal", "kernels", "--repetitions=0", &path]).contains("a number of replays of at least 1")
     );
+}
+
+#[test]
+fn kernels_are_measured_with_numbers_of_workers() {
+    let path = capture("mlp.mlp.local-task");
+    let report = print(&["rehal", "kernels", "--format=json", "--repetitions=3", "--threads=1,1", &path]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    for kernel in report["kernels"].as_array().unwrap() {
+        let scaling = kernel["scaling"].as_array().unwrap();
+        assert_eq!(scaling.len(), 2, "{kernel}");
+        for it in scaling {
+            assert_eq!((&it["threads"], &it["imbalance"]), (&1.into(), &1.0.into()), "{kernel}");
+            assert!(it["time_ns"].as_u64().unwrap() > 0 && it["cpu_ns"].as_u64().is_some(), "{kernel}");
+        }
+    }
+    let text = print(&["rehal", "kernels", "--repetitions=1", "--threads=1", &path]);
+    assert!(text.contains("longest/mean") && text.contains("     1.00  "), "{text}");
 }
 
 #[test]

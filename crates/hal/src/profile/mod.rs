@@ -26,7 +26,7 @@ use rehal_base::{Error, Result};
 
 use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
 
-pub use clock::{SectionClock, SectionTime, greatest_common_divisor, now_ns, process_cpu_ns, resolution_ns};
+pub use clock::{SectionClock, SectionTime, greatest_common_divisor, now_ns, resolution_ns};
 pub use events::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
     PoolReservation, ProcessorTime, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch,
@@ -62,8 +62,8 @@ bitflags::bitflags! {
         const COMMAND_REGIONS = 1 << 9;
         /// Hardware counters of time ranges.
         const COUNTER_RANGES = 1 << 10;
-        /// Of dispatches that the host executes, the time that the processor spent: [`ProcessorTime`]. Reading
-        /// that clock is a system call, so nothing reads it unless it is requested.
+        /// CPU time of dispatches that the host executes: [`ProcessorTime`]. Reading that clock is a system
+        /// call, so nothing reads it unless it is requested.
         const PROCESSOR_TIME = 1 << 11;
     }
 }

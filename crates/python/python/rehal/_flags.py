@@ -330,7 +330,7 @@ _G9: Options = {
         "Profiles the devices, and writes these families of data to --device_profiling_output: "
         "queue-events (submissions), host-execution (when queue operations and dispatches ran, and "
         "for how long), memory-events (allocations), executable-metadata (functions and commands), "
-        "command-region-events (what ran between barriers)",
+        "command-region-events (what ran between barriers), processor-time (CPU time of dispatches)",
     ),
     "device_profiling_output": (
         "_Path",
@@ -589,14 +589,14 @@ _G18: Options = {
         "_Text",
         "Times so many replays, instead of until the order of the first ten kernels is stable",
     ),
-    "sort": (
-        "Literal[\"above_roof\", \"time\"]",
-        "above_roof: by the time above the roof, if rehal machine has measured the device, else by "
-        "time. time: by time",
+    "threads": (
+        "_Text",
+        "Also measures the kernels on local-task with each of these numbers of workers: how much "
+        "faster they are, the CPU time of all threads, and how evenly it is shared",
     ),
     "fail_if_slower": (
         "_Text",
-        "With --against, a kernel is slower if its median is higher by more than this percentage, "
+        "With --against, a kernel is slower if its time is higher by more than this percentage, "
         "and the intervals are apart",
     ),
     "export": (

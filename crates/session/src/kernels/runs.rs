@@ -8,6 +8,7 @@ use std::time::Instant;
 use rehal_base::{ElementType, Error, Range, Result, glob};
 use rehal_bench::Monitor;
 use rehal_bench::stats;
+use rehal_hal::profile::ProcessorTime;
 use rehal_replay::{
     AccessKind, AccessedRange, ChangeTracker, Observer, Operation, RecordLocation, Replay, distinct_bytes,
 };
@@ -15,8 +16,10 @@ use rehal_tune::{DispatchSpans, type_in_name};
 
 use crate::CrashReports;
 
-use super::ranking::Rounds;
-use super::{Groups, Kernel, KernelOptions, KernelTimes, Key, Seen, Touched, Traffic, bindings};
+use super::ranking::{Rounds, typical_interval, typical_time};
+use super::{
+    Groups, Kernel, KernelOptions, KernelProcessor, KernelTimes, Key, Seen, Touched, Traffic, bindings,
+};
 
 /// The times of all dispatches.
 pub(super) struct Measured {
@@ -28,8 +31,8 @@ pub(super) struct Measured {
     pub warnings: Vec<String>,
 }
 
-/// Adds the dispatches of a replay, with their times, which are the medians of as many replays as the options
-/// ask for.
+/// Adds the dispatches of a replay, with their times, which are the lower quartiles of as many replays as the
+/// options ask for.
 pub(super) fn measure(replay: &Replay, groups: &mut Groups, options: &KernelOptions) -> Result<Measured> {
     let (mut monitor, mut rounds) = (Monitor::begin(), Rounds::begin());
     // A device that cannot report spans is measured from the host.
@@ -41,6 +44,7 @@ pub(super) fn measure(replay: &Replay, groups: &mut Groups, options: &KernelOpti
     };
     let listed: Vec<_> = groups.kernels.iter().map(is_listed).collect();
     let mut times: Vec<Vec<f64>> = first.of_kernels(how)?.iter().map(|time| vec![*time]).collect();
+    let mut spent: Vec<Vec<Spent>> = first.spent.iter().map(|it| vec![*it]).collect();
     let mut sample_count = 1;
     loop {
         let considered: Vec<_> = times.iter().zip(&listed).filter(|it| *it.1).map(|it| &it.0[..]).collect();
@@ -50,14 +54,16 @@ pub(super) fn measure(replay: &Replay, groups: &mut Groups, options: &KernelOpti
         monitor.sample();
         let next = sample(replay, groups, &spans, false, None)?;
         times.iter_mut().zip(next.of_kernels(how)?).for_each(|(times, time)| times.push(*time));
+        spent.iter_mut().zip(&next.spent).for_each(|(spent, it)| spent.push(*it));
         sample_count += 1;
     }
     spans.end()?;
     let mut total_ns = 0;
-    for (kernel, times) in groups.kernels.iter_mut().zip(times) {
-        let time_ns = stats::median(&times).round() as u64;
+    for ((kernel, times), spent) in groups.kernels.iter_mut().zip(times).zip(spent) {
+        let time_ns = typical_time(&times).round() as u64;
         kernel.time_ns = Some(time_ns);
-        kernel.interval_ns = stats::median_interval(&times, 0.05);
+        kernel.interval_ns = typical_interval(&times);
+        kernel.processor = (how == KernelTimes::Device).then(|| Spent::typical(&spent)).flatten();
         total_ns += time_ns;
     }
     let (is_order_stable, is_interrupted) = (rounds.is_stable, rounds.is_interrupted);
@@ -69,6 +75,45 @@ pub(super) fn measure(replay: &Replay, groups: &mut Groups, options: &KernelOpti
 pub(super) struct Sample {
     device_ns: Option<Vec<f64>>,
     host_ns: Vec<f64>,
+    spent: Vec<Spent>,
+}
+
+/// What the processor spent on all dispatches of a kernel in a replay.
+#[derive(Clone, Copy, Default)]
+struct Spent {
+    /// Number of dispatches that the host executed.
+    dispatch_count: u64,
+    cpu_ns: u64,
+    thread_count: u64,
+    longest_cpu_ns: u64,
+    /// The sum of what the threads of a dispatch spent on average.
+    mean_cpu_ns: f64,
+}
+
+impl Spent {
+    fn add(&mut self, it: ProcessorTime) {
+        self.dispatch_count += 1;
+        self.cpu_ns += it.cpu_ns;
+        self.thread_count += u64::from(it.thread_count);
+        self.longest_cpu_ns += it.longest_cpu_ns;
+        self.mean_cpu_ns += it.cpu_ns as f64 / f64::from(it.thread_count.max(1));
+    }
+
+    /// Of several replays; `None` if a device of its own executes the kernel.
+    fn typical(replays: &[Self]) -> Option<KernelProcessor> {
+        let of = |number: fn(&Self) -> f64| {
+            stats::median(&replays.iter().filter(|it| it.dispatch_count > 0).map(number).collect::<Vec<_>>())
+        };
+        replays.iter().any(|it| it.dispatch_count > 0).then(|| KernelProcessor {
+            cpu_ns: typical_time(&replays.iter().map(|it| it.cpu_ns as f64).collect::<Vec<_>>()).round()
+                as u64,
+            thread_count: of(|it| it.thread_count as f64 / it.dispatch_count as f64),
+            imbalance: of(|it| match it.mean_cpu_ns {
+                0.0 => 1.0,
+                mean_cpu_ns => it.longest_cpu_ns as f64 / mean_cpu_ns,
+            }),
+        })
+    }
 }
 
 impl Sample {
@@ -109,7 +154,9 @@ pub(super) fn sample(
     replay.run(&mut observers)?;
     let Timer { dispatches, .. } = timer;
     let spans = spans.take();
-    let (mut host_ns, mut device_ns) = (vec![0.0; groups.kernels.len()], vec![0.0; groups.kernels.len()]);
+    let count = groups.kernels.len();
+    let (mut host_ns, mut device_ns, mut spent) =
+        (vec![0.0; count], vec![0.0; count], vec![Spent::default(); count]);
     // Operations run one by one, so both are in the same order.
     let has_spans = spans.len() == dispatches.len();
     for (number, (kernel, time_ns)) in dispatches.into_iter().enumerate() {
@@ -118,9 +165,12 @@ pub(super) fn sample(
         host_ns[kernel] += time_ns as f64;
         if has_spans {
             device_ns[kernel] += spans[number].busy_ns() as f64;
+            if let Some(processor) = spans[number].processor {
+                spent[kernel].add(processor);
+            }
         }
     }
-    Ok(Sample { device_ns: has_spans.then_some(device_ns), host_ns })
+    Ok(Sample { device_ns: has_spans.then_some(device_ns), host_ns, spent })
 }
 
 /// Sets which bindings the first dispatch of each kernel changes. `replay` runs with an observer.

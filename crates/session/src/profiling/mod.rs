@@ -120,7 +120,9 @@ impl RequestedData {
                 let data = ProfileData::QUEUE_EVENTS | ProfileData::EXECUTABLE_METADATA | of_its_kind;
                 Ok(data & supported)
             }
-            Self::DispatchTimes if has_host_times => Ok(ProfileData::HOST_EXECUTION),
+            Self::DispatchTimes if has_host_times => {
+                Ok(ProfileData::HOST_EXECUTION | supported & ProfileData::PROCESSOR_TIME)
+            }
             Self::DispatchTimes if supported.contains(ProfileData::DISPATCH_EVENTS) => {
                 Ok(ProfileData::DISPATCH_EVENTS)
             }
@@ -193,6 +195,7 @@ impl ProfilingOptions {
         let detailed = ProfileData::HOST_EXECUTION
             | ProfileData::DISPATCH_EVENTS
             | ProfileData::COMMAND_REGIONS
+            | ProfileData::PROCESSOR_TIME
             | ProfileData::COUNTERS
             | ProfileData::EXECUTABLE_TRACES;
         let data = self.data.of(device.info(), device.profile_data())?;

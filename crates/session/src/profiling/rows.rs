@@ -2,8 +2,8 @@
 
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
-    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledThread, QueueEvent,
-    QueueOpKind, WorkerSpan,
+    ProcessorTime, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledThread,
+    QueueEvent, QueueOpKind, WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, FunctionInfo, Timepoint};
 use rehal_profile::layout::{self, HAS_IDENTITY, NONE};
@@ -376,6 +376,31 @@ pub(super) fn dispatch_event(rows: &mut Vec<u8>, id: u64, event: &DispatchEvent)
         workgroup_size,
         start_tick: U64::new(event.start_tick),
         end_tick: U64::new(event.end_tick),
+        ..Default::default()
+    };
+    rows.extend_from_slice(row.sized().as_bytes());
+}
+
+/// What the processor spent on a dispatch, whose host execution event has the id `event`.
+pub(super) fn processor_time(
+    rows: &mut Vec<u8>,
+    origin: &Origin,
+    id: u64,
+    (event, operation): (u64, &ProfiledOperation),
+    time: &ProcessorTime,
+) {
+    let row = layout::EventRelationship {
+        relationship_type: U32::new(layout::RELATIONSHIP_PROCESSOR),
+        relationship_id: U64::new(id),
+        source_type: U32::new(EndpointType::HOST_EXECUTION_EVENT.0),
+        target_type: U32::new(EndpointType::ARTIFACT.0),
+        physical_device_ordinal: origin.device_u32(),
+        queue_ordinal: U32::new(operation.queue_ordinal),
+        stream_id: origin.stream(operation.queue_ordinal),
+        source_id: U64::new(event),
+        source_secondary_id: U64::new(time.thread_count.into()),
+        target_id: U64::new(time.cpu_ns),
+        target_secondary_id: U64::new(time.longest_cpu_ns),
         ..Default::default()
     };
     rows.extend_from_slice(row.sized().as_bytes());

@@ -297,6 +297,12 @@ impl ProfileSink for DeviceSink {
     fn host_execution(&self, event: &HostExecution) {
         let mut pending = self.pending.lock();
         pending.push(HOST_EXECUTION, |rows, id| rows::host_execution(rows, &self.origin, id, event));
+        if let Some(time) = &event.processor {
+            let source = (pending.counts[HOST_EXECUTION], &event.operation);
+            pending.push(RELATIONSHIP, |rows, id| {
+                rows::processor_time(rows, &self.origin, id, source, time);
+            });
+        }
         if let Some(record) = event.replayed_record {
             pending.push(RELATIONSHIP, |rows, id| {
                 rows::replayed_submission(rows, &self.origin, id, &event.operation, record);

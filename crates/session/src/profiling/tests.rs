@@ -3,8 +3,8 @@
 
 use rehal_base::StatusCode;
 use rehal_hal::profile::{
-    ClockSample, DeviceQueueEvent, DispatchEvent, HostExecution, ProfileSink, ProfiledDispatch,
-    ProfiledOperation, ProfiledThread, QueueEvent, QueueOpKind, WorkerSpan,
+    ClockSample, DeviceQueueEvent, DispatchEvent, HostExecution, ProcessorTime, ProfileSink,
+    ProfiledDispatch, ProfiledOperation, ProfiledThread, QueueEvent, QueueOpKind, SectionTime, WorkerSpan,
 };
 use rehal_hal::{FunctionInfo, Timepoint};
 use rehal_profile::QueueEventType;
@@ -190,6 +190,9 @@ fn events_of_all_writes_have_consecutive_ids_and_their_own_relationships() {
     let bundle = Arc::new(Bundle::new(File::create(&path).unwrap()).unwrap());
     let sink = DeviceSink::new(&bundle, 0, "host", None);
     sink.begin();
+    let threads = [(70, 90), (50, 120)].map(|(cpu_ns, elapsed_ns)| SectionTime { cpu_ns, elapsed_ns });
+    let processor = ProcessorTime::of(threads);
+    assert_eq!((processor.elapsed_ns, processor.longest_elapsed_ns), (210, 120));
     for submission_id in 1..=6 {
         let operation = ProfiledOperation {
             kind: QueueOpKind::Barrier,
@@ -224,6 +227,7 @@ fn events_of_all_writes_have_consecutive_ids_and_their_own_relationships() {
             start_ns: 20,
             end_ns: 30,
             thread_time_ns: 0,
+            processor: (submission_id == 5).then_some(processor),
             replayed_record: Some(3_000 + submission_id),
         });
         if submission_id % 3 == 0 {
@@ -259,6 +263,9 @@ fn events_of_all_writes_have_consecutive_ids_and_their_own_relationships() {
         expected.push((200 + submission, 7));
         expected.extend((submission % 2 == 0).then_some((1_000 + submission, 0)));
         expected.extend([(2_000 + submission, 0), (3_000 + submission, 0)]);
+        // Of its event, which has the same id: the CPU time of both threads, and of the one that used more.
+        expected.extend((submission == 5).then_some((120, 70)));
+        expected.sort_unstable();
         assert_eq!(targets, expected, "submission {submission}");
     }
 }

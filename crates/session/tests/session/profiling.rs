@@ -23,6 +23,7 @@ fn everything() -> ProfileData {
         | ProfileData::MEMORY_EVENTS
         | ProfileData::EXECUTABLE_METADATA
         | ProfileData::COMMAND_REGIONS
+        | ProfileData::PROCESSOR_TIME
 }
 
 /// The rows of a profile.

@@ -27,15 +27,17 @@ impl DispatchTime {
         u64::try_from(self.end_ns.saturating_sub(self.start_ns)).unwrap_or(0)
     }
 
-    /// Whether a thread that executed it did not run all the time.
+    /// Whether a thread that executed it was kept from running: in the sections in which it executed
+    /// workgroups, or between them.
     pub fn is_preempted(&self) -> bool {
-        /// More is no cost of reading a clock.
+        /// More is neither the cost of reading clocks nor that of handing work to a thread.
         const MOST_NS: u64 = 20_000;
         /// Less is.
         const LEAST_NS: u64 = 1_000;
         self.processor.is_some_and(|it| {
             let lost_ns = it.elapsed_ns.saturating_sub(it.cpu_ns);
-            lost_ns > MOST_NS || (lost_ns > LEAST_NS && lost_ns > it.elapsed_ns / 50)
+            let between_ns = self.elapsed_ns().saturating_sub(it.longest_elapsed_ns);
+            lost_ns.max(between_ns) > MOST_NS || (lost_ns > LEAST_NS && lost_ns > it.elapsed_ns / 50)
         })
     }
 
@@ -82,15 +84,6 @@ impl DispatchSpans {
     pub fn resolution_ns(&self) -> f64 {
         let largest = self.profiled.iter().map(Profiled::resolution_ns).fold(0.0, f64::max);
         if largest > 0.0 { largest } else { resolution_ns() }
-    }
-
-    /// What measures the spans, if there are any.
-    pub fn clock(&self) -> Clock {
-        match &self.profiled[..] {
-            [] => Clock::Wall,
-            all if all.iter().any(|it| it.has_ticks) => Clock::Device,
-            _ => Clock::Processor,
-        }
     }
 
     /// Ends the profiles; returns the times since the last call of [`DispatchSpans::take`].
@@ -225,7 +218,30 @@ impl ProfileSink for Spans {
 
 #[cfg(test)]
 mod tests {
+    use rehal_hal::profile::SectionTime;
+
     use super::*;
+
+    #[test]
+    fn time_in_which_threads_do_not_run_is_left_out() {
+        let time = |elapsed_ns: i64, threads: &[(u64, u64)]| {
+            let of = |&(cpu_ns, elapsed_ns): &(u64, u64)| SectionTime { cpu_ns, elapsed_ns };
+            let processor = Some(ProcessorTime::of(threads.iter().map(of)));
+            let time = DispatchTime { start_ns: -5, end_ns: elapsed_ns - 5, processor };
+            (time.busy_ns(), time.is_preempted())
+        };
+        assert_eq!(time(50_000, &[(49_200, 50_000)]), (50_000, false));
+        assert_eq!(time(50_000, &[(48_900, 50_000)]), (48_900, true));
+        assert_eq!(time(2_000, &[(1_100, 2_000)]), (2_000, false), "the cost of reading clocks");
+        assert_eq!(time(10_000_000, &[(9_981_000, 10_000_000)]), (10_000_000, false));
+        assert_eq!(time(10_000_000, &[(9_979_000, 10_000_000)]), (9_979_000, true));
+        // Two threads: one in a section, one between sections.
+        assert_eq!(time(90_000, &[(80_000, 80_000), (70_000, 85_000)]), (80_000, true));
+        assert_eq!(time(99_000, &[(80_000, 80_000), (70_000, 70_000)]), (99_000, false));
+        assert_eq!(time(101_000, &[(80_000, 80_000), (70_000, 70_000)]), (80_000, true));
+        let of_device = DispatchTime { start_ns: 5, end_ns: 9, processor: None };
+        assert_eq!((of_device.busy_ns(), of_device.is_preempted()), (4, false));
+    }
 
     #[test]
     fn ticks_are_placed_between_samples_of_the_clocks() {

@@ -15,7 +15,7 @@ use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 use super::fresh::{FreshBindings, FreshSide, difference};
 use super::slices::ShapeSlice;
 use super::spans::{DispatchSpans, DispatchTime};
-use super::{CacheState, CompareOptions, CompareSubject, Comparison, ShapeTiming, Timing};
+use super::{CacheState, CompareOptions, CompareSubject, Comparison};
 use crate::Tolerance;
 use crate::element_types::known_element_type;
 use crate::tolerance::tolerance_of;
@@ -298,11 +298,17 @@ impl Bench<'_> {
         Timer::new(self.random.fork(), self.resolution_ns())
     }
 
-    /// The time of a dispatch: what the device reports since the last time, else the host's.
-    fn time_of(&mut self, timer: &Timer) -> Sample {
-        let (clock, sample) = sample_of(&self.spans.take()).unwrap_or((Clock::Wall, timer.sample()));
-        self.clock = clock;
-        sample
+    /// The time of a dispatch: what the device reports since the last time, else the host's; without the time
+    /// in which the thread that runs the kernel was preempted.
+    fn time_of(&mut self, timer: &Timer) -> Time {
+        let spans = self.spans.take();
+        self.is_device_time = !spans.is_empty();
+        let device_ns: u64 = spans.iter().map(DispatchTime::elapsed_ns).sum();
+        // It may be 0, if the clock does not advance during a very short kernel.
+        let ns = if self.is_device_time { device_ns as f64 } else { timer.elapsed.as_nanos() as f64 };
+        let is_preempted = timer.is_preempted();
+        let lost = if is_preempted && self.switches.is_none() { timer.lost() } else { Duration::ZERO };
+        Time { ns: (ns - lost.as_nanos() as f64).max(0.0), is_preempted }
     }
 }
 

@@ -215,9 +215,9 @@ impl ObservedShape {
             let _ = write!(text, " of {:.1} us", each(time_ns as f64));
             text.push_str(&match (self.sample_count, self.interval_ns) {
                 (0 | 1, _) => " in one replay".into(),
-                (samples, None) => format!(" (median of {samples} replays)"),
+                (samples, None) => format!(" (lower quartile of {samples} replays)"),
                 (samples, Some(Interval { low, high })) => format!(
-                    " (median of {samples} replays, 95 % interval {:.1} to {:.1} us)",
+                    " (lower quartile of {samples} replays, 95 % interval {:.1} to {:.1} us)",
                     each(low),
                     each(high)
                 ),

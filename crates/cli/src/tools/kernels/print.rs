@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_base::plural;
-use rehal_session::{Interval, Kernel, KernelBinding, KernelTimes, Kernels, Roofs};
+use rehal_session::{Interval, Kernel, KernelBinding, KernelProcessor, KernelScaling, KernelTimes, Kernels};
 use serde::{Serialize, Serializer};
 
 use super::commands::Command;
@@ -57,6 +57,9 @@ pub(super) struct Row<'a> {
     pub time_ns: Option<u64>,
     time_interval_ns: Option<Interval>,
     share: Option<f64>,
+    #[serde(flatten)]
+    processor: Option<KernelProcessor>,
+    scaling: &'a [KernelScaling],
     bytes_read: Option<u64>,
     bytes_written: Option<u64>,
     bytes_accessed: Option<u64>,
@@ -119,6 +122,8 @@ impl<'a> Row<'a> {
             time_ns: kernel.time_ns,
             time_interval_ns: kernel.interval_ns,
             share: share(kernels, kernel),
+            processor: kernel.processor,
+            scaling: &kernel.scaling,
             bytes_read: kernel.bytes_read(),
             bytes_written: kernel.bytes_written(),
             bytes_accessed: kernel.bytes_accessed(),
@@ -193,7 +198,7 @@ impl Report for List<'_> {
         );
         if let (Some(total), Some(times)) = (self.total_ns, self.timed_by) {
             let replays = match self.samples {
-                Some(count @ 2..) => format!("medians of {count} replays"),
+                Some(count @ 2..) => format!("lower quartiles of {count} replays"),
                 _ => "of one replay".into(),
             };
             let _ = write!(text, " in {}, {}, {replays}", time(total as f64), described(times));
@@ -228,15 +233,43 @@ impl Report for List<'_> {
              accessed pages, or of all that is bound if these are unknown, is accessed once; not watched: that would \
              take long\n",
         ));
-        if self.roof_date.is_some() {
-            text.push_str(&layout.wrap(roof::LEGEND));
-        }
+        self.add_scaling(&mut text, layout);
         self.add_commands(&mut text);
         text
     }
 }
 
 impl List<'_> {
+    /// What each kernel costs with other numbers of workers, below the table.
+    fn add_scaling(&self, text: &mut String, layout: Layout) {
+        let mut table = Table::new("", SCALING);
+        for kernel in &self.kernels {
+            for it in kernel.scaling {
+                let KernelProcessor { cpu_ns, thread_count, imbalance, .. } = it.processor;
+                table.row([
+                    it.threads.to_string(),
+                    time(it.time_ns as f64),
+                    kernel.scaling.first().map_or_else(String::new, |first| {
+                        format!("{:.2}", first.time_ns.max(1) as f64 / it.time_ns.max(1) as f64)
+                    }),
+                    time(cpu_ns as f64),
+                    format!("{thread_count:.1}"),
+                    format!("{imbalance:.2}"),
+                    format!("#{}", kernel.record),
+                    escaped(kernel.function),
+                ]);
+            }
+        }
+        if self.kernels.iter().any(|it| !it.scaling.is_empty()) {
+            text.push('\n');
+            text.push_str(&table.text(layout));
+            text.push_str(&layout.wrap(
+                "\nspeedup: over the first number of workers; CPU time: of all threads; took part: threads that executed \
+                 workgroups of a dispatch; longest/mean: CPU time of the thread that used most, over the mean of these\n",
+            ));
+        }
+    }
+
     /// The command that measures each kernel, below the table.
     fn add_commands(&self, text: &mut String) {
         let mut commands =
@@ -250,6 +283,18 @@ impl List<'_> {
         }
     }
 }
+
+/// The columns of the table of scaling.
+const SCALING: [Column; 8] = [
+    Column::right("workers"),
+    Column::right("time"),
+    Column::right("speedup"),
+    Column::right("CPU time"),
+    Column::right("took part"),
+    Column::right("longest/mean"),
+    Column::right("record"),
+    Column::names("function"),
+];
 
 /// Constants that the table shows.
 const MAX_CONSTANTS: usize = 8;
@@ -335,7 +380,8 @@ pub(super) fn csv(list: &List<'_>) -> String {
     let mut text =
         "function,function_ordinal,executable,workgroup_count,workgroup_size,local_memory,constants,\
                     binding_lengths,binding_directions,aliases,count,record,occurrence,time_ns,share,bytes_read,bytes_written,\
-                    max_bytes_per_second,time_low_ns,time_high_ns,bytes_accessed,"
+                    max_bytes_per_second,time_low_ns,time_high_ns,bytes_accessed,cpu_ns,thread_count,imbalance,threads,\
+                    threads_time_ns,threads_cpu_ns,threads_took_part,threads_imbalance\n"
             .to_string();
     text.push_str(roof::CSV_FIELDS);
     text.push('\n');
@@ -366,6 +412,14 @@ pub(super) fn csv(list: &List<'_>) -> String {
             optional(kernel.time_interval_ns.map(|it| it.low)),
             optional(kernel.time_interval_ns.map(|it| it.high)),
             optional(kernel.bytes_accessed),
+            optional(kernel.processor.map(|it| it.cpu_ns)),
+            optional(kernel.processor.map(|it| it.thread_count)),
+            optional(kernel.processor.map(|it| it.imbalance)),
+            list(kernel.scaling.iter().map(|it| it.threads.to_string()).collect()),
+            list(kernel.scaling.iter().map(|it| it.time_ns.to_string()).collect()),
+            list(kernel.scaling.iter().map(|it| it.processor.cpu_ns.to_string()).collect()),
+            list(kernel.scaling.iter().map(|it| it.processor.thread_count.to_string()).collect()),
+            list(kernel.scaling.iter().map(|it| it.processor.imbalance.to_string()).collect()),
         ];
         text.push_str(&fields.join(","));
         kernel.roof.csv().iter().for_each(|field| text.extend([",", field]));
