@@ -79,113 +79,13 @@ impl From<Interval> for [f64; 2] {
 /// Fewer samples say nothing about their distribution: they have no interval.
 pub const MIN_INTERVAL_SAMPLES: usize = 8;
 
-/// A statistic of resamples.
-fn resampled(samples: &[f64], statistic: fn(&[f64]) -> f64, seed: u64) -> Vec<f64> {
-    let count = samples.len();
-    let block = (count as f64).cbrt().round().max(1.0) as usize;
-    let mut random = fastrand::Rng::with_seed(seed);
-    let mut resample = Vec::with_capacity(count);
-    (0..RESAMPLES)
-        .map(|_| {
-            resample.clear();
-            while resample.len() < count {
-                let first = random.usize(..count);
-                let length = block.min(count - resample.len());
-                resample.extend((first..first + length).map(|index| samples[index % count]));
-            }
-            statistic(&resample)
-        })
-        .collect()
-}
-
-/// The range of the middle 95 %.
-fn central(statistics: Vec<f64>) -> Interval {
-    let ordered = sorted(&statistics);
-    let at = |quantile: f64| ordered[((ordered.len() - 1) as f64 * quantile).round() as usize];
-    Interval { low: at(0.025), high: at(0.975) }
-}
-
-/// Our time as a fraction of another program's, from alternating runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PairedRatio {
-    /// The median of ours / theirs over the pairs: below 1 is faster.
-    pub ratio: f64,
-    /// The confidence interval of the median ratio at 95 % or more; the extremes if fewer than six pairs
-    /// cannot reach that.
-    pub interval: (f64, f64),
-    /// The confidence of the interval, 0 to 1, from the binomial distribution.
-    pub confidence: f64,
-    /// The median absolute deviation of the ratios.
-    pub mad: f64,
-    /// The number of outlier ratios: a sign that the machine was busy.
-    pub outliers: usize,
-    /// The median of our times, in the unit of the input.
-    pub ours: f64,
-    /// The median of their times.
-    pub theirs: f64,
-    /// The number of pairs.
-    pub pairs: usize,
-}
-
-/// Compares times of alternating runs: `ours[i]` directly next to `theirs[i]`, so that a slow phase of the
-/// machine affects both. Makes no assumption about their distribution: the interval is that of the sign test.
-///
-/// Fails with `InvalidArgument` unless both have the same, nonzero number of samples, all finite and
-/// positive.
-pub fn paired_ratio(ours: &[f64], theirs: &[f64]) -> Result<PairedRatio> {
-    if ours.len() != theirs.len() || ours.is_empty() {
-        return Err(Error::invalid_argument(format!(
-            "a paired ratio needs equally many samples of both, found {} and {}",
-            ours.len(),
-            theirs.len()
-        )));
-    }
-    if let Some(wrong) = ours.iter().chain(theirs).find(|time| !(time.is_finite() && **time > 0.0)) {
-        return Err(Error::invalid_argument(format!(
-            "{wrong} is not a valid time (expected a finite, positive number)"
-        )));
-    }
-    let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
-    let ordered = sorted(&ratios);
-    let (trim, confidence) = sign_test_interval(ordered.len());
-    Ok(PairedRatio {
-        ratio: median_of_sorted(&ordered),
-        interval: (ordered[trim], ordered[ordered.len() - 1 - trim]),
-        confidence,
-        mad: mad(&ratios),
-        outliers: outliers(&ratios),
-        ours: median(ours),
-        theirs: median(theirs),
-        pairs: ratios.len(),
-    })
-}
-
-/// How many of `count` ordered samples can be dropped at each end so that the rest still encloses the median
-/// with at least 95 %, and the confidence: 1 - 2 P(B <= trim) of a fair binomial B.
-fn sign_test_interval(count: usize) -> (usize, f64) {
-    let ln_all = count as f64 * std::f64::consts::LN_2;
-    // ln C(count, k), iteratively; logarithms, because C itself overflows beyond 1029.
-    let mut ln_choose = 0.0;
-    let mut tail = (-ln_all).exp();
-    let mut trim = 0;
-    // At least two samples remain: `trim + 1 < count - 1 - (trim + 1)`.
-    while 2 * (trim + 1) + 1 < count {
-        ln_choose += ((count - trim) as f64 / (trim + 1) as f64).ln();
-        let next = tail + (ln_choose - ln_all).exp();
-        if next > 0.025 {
-            break;
-        }
-        (tail, trim) = (next, trim + 1);
-    }
-    (trim, (1.0 - 2.0 * tail).max(0.0))
-}
-
-/// The confidence interval of the median: see [`quantile_interval`].
+/// The confidence interval of the median: see [`quantile_interval`]. With 95 %, fewer than six samples have
+/// none; with 99 %, fewer than eight.
 pub fn median_interval(samples: &[f64], outside: f64) -> Option<Interval> {
     quantile_interval(samples, 0.5, outside)
 }
 
-/// The confidence interval of the time below which this fraction of all times is, of which `outside` is the
+/// The confidence interval of the sample below which this fraction of all would be, of which `outside` is the
 /// error probability. Its ends are samples, chosen by rank: the number of samples below the quantile is
 /// binomial, whatever their distribution. `None` with too few samples.
 ///
@@ -203,26 +103,15 @@ pub fn quantile_interval(samples: &[f64], fraction: f64, outside: f64) -> Option
 
 /// The highest rank of one of `count` samples that is above the quantile with probability `outside` at most.
 fn rank_below(count: usize, fraction: f64, outside: f64) -> Option<usize> {
-    // The probability that `rank` samples are below the quantile, from that of none.
-    let mut probability = (1.0 - fraction).powi(i32::try_from(count).ok()?);
-    let (mut below, mut rank) = (probability, 0);
-    if probability == 0.0 {
-        // Too small for a number: the normal distribution is exact enough.
-        let deviation = (count as f64 * fraction * (1.0 - fraction)).sqrt();
-        let place = count as f64 * fraction - t_quantile(count, outside) * deviation;
-        return Some(place.floor().max(0.0) as usize);
+    // By logarithms, since the probability that so many samples are below may be too small for a number.
+    let mut logarithm = count as f64 * (1.0 - fraction).ln();
+    let (mut below, mut ranks) = (0.0, 0_usize);
+    while ranks < count && below + logarithm.exp() <= outside {
+        below += logarithm.exp();
+        logarithm += ((count - ranks) as f64 / (ranks + 1) as f64 * fraction / (1.0 - fraction)).ln();
+        ranks += 1;
     }
-    if below > outside {
-        return None;
-    }
-    loop {
-        probability *= (count - rank) as f64 / (rank + 1) as f64 * fraction / (1.0 - fraction);
-        if below + probability > outside {
-            return Some(rank);
-        }
-        below += probability;
-        rank += 1;
-    }
+    ranks.checked_sub(1)
 }
 
 /// The confidence interval of the factor between two sets of independent, positive samples that are otherwise

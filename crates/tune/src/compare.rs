@@ -26,9 +26,9 @@ mod spans;
 mod timing;
 mod workgroups;
 
-pub use paired::{PairOptions, PairPart, PairSide, PairTimings, time_pairs};
-pub use sampling::{ShapeTiming, Stopped, Timing, TimingVerdict};
+pub use code::RunningCode;
 pub use spans::{DispatchSpans, DispatchTime};
+pub use timing::displace;
 
 pub use rehal_bench::Conditions;
 pub use rehal_bench::judge::{

@@ -43,9 +43,9 @@ mod tolerance;
 mod verify;
 
 pub use compare::{
-    CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,
-    DispatchSpans, DispatchTime, Interval, KernelComparer, PairOptions, PairPart, PairSide, PairTimings,
-    ShapeTiming, Stopped, Timing, TimingVerdict, time_pairs,
+    CacheState, CheckedKernel, Clock, CompareOptions, CompareSubject, ComparedShape, Comparison, Conditions,
+    DispatchSpans, DispatchTime, Interval, Judgment, KernelComparer, Modes, PartTiming, RunningCode,
+    ShapeTiming, SideTiming, Statistic, Stopped, Timing, TimingVerdict, displace,
 };
 pub use diff::{
     CaptureDiff, ChangeKind, DataDifference, DiffError, DiffOptions, DiffedCapture, DiffedExecutable,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rehal_base::{Error, Result, plural};
 use rehal_bench::Pulse;
 use rehal_session::{
-    CaptureFile, CrashReports, DeviceOptions, Kernel, KernelOptions, Kernels, Replay, SliceCheck,
+    CaptureFile, CrashReports, DeviceOptions, Kernel, KernelOptions, Kernels, Replay, Roofs, SliceCheck,
     SliceOptions, watch_buffer,
 };
 
@@ -97,6 +97,13 @@ const REPETITIONS: Flag<Option<u64>> = Flag::parsed(
     "Times so many replays, instead of until the order of the first ten kernels is stable.",
 );
 
+const SORT: Flag<Sort> = Flag::choice(
+    "sort",
+    "above_roof",
+    &[("above_roof", Sort::AboveRoof), ("time", Sort::Time)],
+    "above_roof: by the time above the roof, if rehal machine has measured the device, else by time. time: by time.",
+);
+
 const THREADS: Flag<Vec<u32>> = Flag::parsed(
     "threads",
     "N,N",
@@ -140,6 +147,7 @@ const REPORT: Group = Group {
         &NO_RUN,
         &MAX_TIME,
         &REPETITIONS,
+        &SORT,
         &THREADS,
         &FAIL_IF_SLOWER,
         &EXPORT,
@@ -153,7 +161,7 @@ const REPORT: Group = Group {
 };
 
 /// The flags of [`REPORT`] that are about times.
-const OF_TIMES: [&str; 4] = ["max_time", "repetitions", "threads", "fail_if_slower"];
+const OF_TIMES: [&str; 5] = ["max_time", "repetitions", "sort", "threads", "fail_if_slower"];
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;

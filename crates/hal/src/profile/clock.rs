@@ -10,6 +10,11 @@ pub fn now_ns() -> i64 {
     read(ClockId::Monotonic)
 }
 
+/// CPU time of all threads of this process so far, in nanoseconds.
+pub fn process_cpu_ns() -> i64 {
+    read(ClockId::ProcessCPUTime)
+}
+
 fn read(clock: ClockId) -> i64 {
     let now = clock_gettime(clock);
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)

@@ -26,7 +26,7 @@ use rehal_base::{Error, Result};
 
 use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
 
-pub use clock::{SectionClock, SectionTime, greatest_common_divisor, now_ns, resolution_ns};
+pub use clock::{SectionClock, SectionTime, greatest_common_divisor, now_ns, process_cpu_ns, resolution_ns};
 pub use events::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
     PoolReservation, ProcessorTime, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch,

@@ -86,6 +86,15 @@ impl DispatchSpans {
         if largest > 0.0 { largest } else { resolution_ns() }
     }
 
+    /// What measures the spans, if there are any.
+    pub fn clock(&self) -> Clock {
+        match &self.profiled[..] {
+            [] => Clock::Wall,
+            all if all.iter().any(|it| it.has_ticks) => Clock::Device,
+            _ => Clock::Processor,
+        }
+    }
+
     /// Ends the profiles; returns the times since the last call of [`DispatchSpans::take`].
     pub fn end(mut self) -> Result<Vec<DispatchTime>> {
         let spans = self.take();

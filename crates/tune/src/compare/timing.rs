@@ -15,7 +15,7 @@ use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 use super::fresh::{FreshBindings, FreshSide, difference};
 use super::slices::ShapeSlice;
 use super::spans::{DispatchSpans, DispatchTime};
-use super::{CacheState, CompareOptions, CompareSubject, Comparison};
+use super::{CacheState, CompareOptions, CompareSubject, Comparison, ShapeTiming, Timing};
 use crate::Tolerance;
 use crate::element_types::known_element_type;
 use crate::tolerance::tolerance_of;
@@ -298,17 +298,11 @@ impl Bench<'_> {
         Timer::new(self.random.fork(), self.resolution_ns())
     }
 
-    /// The time of a dispatch: what the device reports since the last time, else the host's; without the time
-    /// in which the thread that runs the kernel was preempted.
-    fn time_of(&mut self, timer: &Timer) -> Time {
-        let spans = self.spans.take();
-        self.is_device_time = !spans.is_empty();
-        let device_ns: u64 = spans.iter().map(DispatchTime::elapsed_ns).sum();
-        // It may be 0, if the clock does not advance during a very short kernel.
-        let ns = if self.is_device_time { device_ns as f64 } else { timer.elapsed.as_nanos() as f64 };
-        let is_preempted = timer.is_preempted();
-        let lost = if is_preempted && self.switches.is_none() { timer.lost() } else { Duration::ZERO };
-        Time { ns: (ns - lost.as_nanos() as f64).max(0.0), is_preempted }
+    /// The time of a dispatch: what the device reports since the last time, else the host's.
+    fn time_of(&mut self, timer: &Timer) -> Sample {
+        let (clock, sample) = sample_of(&self.spans.take()).unwrap_or((Clock::Wall, timer.sample()));
+        self.clock = clock;
+        sample
     }
 }
 
@@ -343,33 +337,23 @@ fn in_order<T>(first: Side, mut make: impl FnMut(usize) -> Result<T>) -> Result<
 }
 
 /// The time of a dispatch by the spans that devices reported, and what measured it; `None` without spans.
+///
+/// Threads that were not preempted take as long by the wall clock as by the processor's, which costs a system
+/// call to read: the wall clock is the more exact one.
 fn sample_of(spans: &[DispatchTime]) -> Option<(Clock, Sample)> {
     let all: Option<Vec<ProcessorTime>> = spans.iter().map(|it| it.processor).collect();
-    match all {
-        _ if spans.is_empty() => None,
-        Some(all) => {
-            let total = |of: fn(&ProcessorTime) -> u64| all.iter().map(of).sum::<u64>();
-            let (elapsed, cpu) = (total(|it| it.elapsed_ns), total(|it| it.cpu_ns));
-            let threads = total(|it| it.thread_count.into());
-            Some((Clock::Processor, processor_sample(elapsed, cpu, threads)))
+    let total = |of: fn(&ProcessorTime) -> u64| all.iter().flatten().map(of).sum::<u64>() as f64;
+    match all.as_deref() {
+        None | Some([]) if spans.is_empty() => None,
+        Some(_) if spans.iter().any(DispatchTime::is_preempted) => {
+            Some((Clock::Processor, Sample { ns: total(|it| it.cpu_ns), preemption: Preemption::Excluded }))
         }
+        Some(_) => Some((Clock::Processor, Sample::clean(total(|it| it.elapsed_ns)))),
+        // It may be 0, if the clock does not advance during a very short kernel.
         None => {
-            let ns: i64 = spans.iter().map(|it| it.end_ns.saturating_sub(it.start_ns)).sum();
-            // It may be 0, if the clock does not advance during a very short kernel.
-            Some((Clock::Device, Sample::clean(ns.max(0) as f64)))
+            let ns = spans.iter().map(DispatchTime::elapsed_ns).sum::<u64>() as f64;
+            Some((Clock::Device, Sample::clean(ns)))
         }
-    }
-}
-
-/// A time of threads by the wall clock, in which none of them waits, and by the processor's, in nanoseconds.
-/// Without a preemption, both are the same, and the wall clock is the more exact one.
-fn processor_sample(elapsed: u64, cpu: u64, threads: u64) -> Sample {
-    /// Of a thread. Less is the cost of reading both clocks, and their different rates.
-    const LEAST_NS: u64 = 20_000;
-    let lost = elapsed.saturating_sub(cpu);
-    match lost >= LEAST_NS * threads.max(1) && lost >= elapsed / 50 {
-        true => Sample { ns: cpu as f64, preemption: Preemption::Excluded },
-        false => Sample::clean(elapsed as f64),
     }
 }
 
@@ -459,19 +443,6 @@ mod tests {
         assert!((LONGEST_STEP_NS..4.0 * LONGEST_STEP_NS).contains(&longest(1e12)));
     }
 
-    /// A 5 ms kernel of which another process took 15 ms, and one whose clocks differ by what reading them
-    /// costs.
-    #[test]
-    fn a_preempted_time_is_that_of_the_processor() {
-        let excluded = Preemption::Excluded;
-        assert_eq!(processor_sample(20_000_000, 5_000_000, 1), Sample { ns: 5e6, preemption: excluded });
-        assert_eq!(processor_sample(1_300, 900, 1), Sample::clean(1_300.0));
-        assert_eq!(processor_sample(20_000_000, 19_900_000, 1), Sample::clean(2e7));
-        // 30 us, of two threads.
-        assert_eq!(processor_sample(130_000, 100_000, 2), Sample::clean(130_000.0));
-        assert_eq!(processor_sample(130_000, 100_000, 1), Sample { ns: 1e5, preemption: excluded });
-    }
-
     #[test]
     fn spans_say_what_measured_them() {
         let of_device = DispatchTime { start_ns: 100, end_ns: 400, processor: None };
@@ -480,8 +451,14 @@ mod tests {
         assert_eq!(sample_of(&[span, span]), Some((Clock::Device, Sample::clean(600.0))));
         let mut processor = ProcessorTime::default();
         (processor.elapsed_ns, processor.cpu_ns, processor.thread_count) = (250, 240, 1);
+        processor.longest_elapsed_ns = 250;
         span.processor = Some(processor);
         assert_eq!(sample_of(&[span, span]), Some((Clock::Processor, Sample::clean(500.0))));
+        // A 5 ms kernel of which another process took 15 ms.
+        (processor.elapsed_ns, processor.cpu_ns) = (20_000_000, 5_000_000);
+        let long = DispatchTime { start_ns: 0, end_ns: 20_000_000, processor: Some(processor) };
+        let excluded = Sample { ns: 5e6, preemption: Preemption::Excluded };
+        assert_eq!(sample_of(&[long]), Some((Clock::Processor, excluded)));
         // One device of two reports it.
         assert_eq!(sample_of(&[span, of_device]), Some((Clock::Device, Sample::clean(600.0))));
     }

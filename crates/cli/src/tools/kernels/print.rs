@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_base::plural;
-use rehal_session::{Interval, Kernel, KernelBinding, KernelProcessor, KernelScaling, KernelTimes, Kernels};
+use rehal_session::{
+    Interval, Kernel, KernelBinding, KernelProcessor, KernelScaling, KernelTimes, Kernels, Roofs,
+};
 use serde::{Serialize, Serializer};
 
 use super::commands::Command;
@@ -233,6 +235,9 @@ impl Report for List<'_> {
              accessed pages, or of all that is bound if these are unknown, is accessed once; not watched: that would \
              take long\n",
         ));
+        if self.roof_date.is_some() {
+            text.push_str(&layout.wrap(roof::LEGEND));
+        }
         self.add_scaling(&mut text, layout);
         self.add_commands(&mut text);
         text
@@ -381,7 +386,7 @@ pub(super) fn csv(list: &List<'_>) -> String {
         "function,function_ordinal,executable,workgroup_count,workgroup_size,local_memory,constants,\
                     binding_lengths,binding_directions,aliases,count,record,occurrence,time_ns,share,bytes_read,bytes_written,\
                     max_bytes_per_second,time_low_ns,time_high_ns,bytes_accessed,cpu_ns,thread_count,imbalance,threads,\
-                    threads_time_ns,threads_cpu_ns,threads_took_part,threads_imbalance\n"
+                    threads_time_ns,threads_cpu_ns,threads_took_part,threads_imbalance,"
             .to_string();
     text.push_str(roof::CSV_FIELDS);
     text.push('\n');
