@@ -4,9 +4,10 @@
 //! of several processes, profiles. So a difference is judged in one way, whatever measured it.
 //!
 //! - [`measure`] takes pairs of samples of two sides that are at hand, interleaved in random order. It has
-//!   both sides placed anew in memory for each batch, since a placement can make one side faster, and batches
-//!   are the samples of the interval (`sampler.rs`, docs/decisions/026). `coarse.rs` has the statistics of
-//!   clocks with few steps in a sample, `modes.rs` those of kernels that take one of two times.
+//!   both sides placed again in memory for each batch, since a placement can make one side faster, and
+//!   batches are the samples of the interval (`sampler.rs`, docs/decisions/026). `coarse.rs` has the
+//!   statistics of clocks with few steps in a sample, `modes.rs` those of kernels that take one of two
+//!   times.
 //! - [`judge_processes`] compares times of two sets of processes, such as those of two histories. A process
 //!   has one placement, so that each is one sample.
 //!
@@ -22,11 +23,11 @@ mod turns;
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::coarse::LONGEST_STEP_NS;
 pub use self::modes::Modes;
-pub use self::processes::judge_processes;
+pub use self::processes::{ProcessJudgment, check_times, judge_processes};
 pub use self::sampler::FAR;
 pub use self::turns::{Batch, Flow, JudgeOptions, Parts, Side, Subject, measure};
 use crate::Conditions;
@@ -61,7 +62,7 @@ impl Sample {
 }
 
 /// What measures the times of a [`Judgment`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
     /// The host's: what a thread waits is in it.
@@ -203,6 +204,23 @@ impl Judgment {
     }
 }
 
+/// A time in nanoseconds as a text: three or four digits, in the unit that fits.
+pub fn time(ns: f64) -> String {
+    // What rounds to a thousand has the next unit.
+    let (value, unit) = match ns.abs() {
+        it if it < 999.5 => (ns, "ns"),
+        it if it < 999.5e3 => (ns / 1e3, "us"),
+        it if it < 999.5e6 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    let digits = match value.abs() {
+        it if it >= 99.95 => 0,
+        it if it >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
 /// Which statistic of the times of a batch decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -210,8 +228,8 @@ pub enum Statistic {
     /// The shortest: what else the machine does only lengthens a time.
     #[default]
     Shortest,
-    /// The mean of those near the shortest, of times with so few steps of the clock that the shortest times of
-    /// different kernels are the same.
+    /// The mean of those near the shortest, of times with so few steps of the clock that the shortest times
+    /// of different kernels are the same.
     MeanOfShortest,
     /// The mean of all, of a side that takes one of two times.
     Mean,
@@ -247,4 +265,17 @@ pub struct SideTiming {
     pub upper_quartile_ns: f64,
     /// The two times of which it takes one, if it does.
     pub modes: Option<Modes>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        assert_eq!(
+            [0.0, 999.0, 1_234.0, 56_780.0, 999_000.0, 999_700.0, 9_996.0, 2e9, -1.5e6].map(time),
+            ["0.00 ns", "999 ns", "1.23 us", "56.8 us", "999 us", "1.00 ms", "10.0 us", "2.00 s", "-1.50 ms"]
+        );
+    }
 }

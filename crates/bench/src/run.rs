@@ -173,7 +173,7 @@ impl Runner {
         let kept = reporters.file.as_mut().map_or(Ok(()), |file| send(&mut **file, in_file));
         displayed.and(kept).map_err(write_error)?;
         match last && self.options.summary && !self.options.dry_run {
-            true => summary::write(job, job.benchmark.time_unit(&self.options), &mut reporters.notes),
+            true => summary::write(job, &mut reporters.notes),
             false => Ok(()),
         }
     }

@@ -617,9 +617,9 @@ fn the_summary_separates_warm_up_median_and_outliers() {
     let options = Options { min_warmup_time_s: 0.005, ..times(40) };
     assert_eq!(
         summary_of(&lab, options, uneven(&lab, &[(0, 3 * MS), (30, 5 * MS)])),
-        "BM/real_time: median 1 ms (95 % interval 1 to 1), mean 1.15 ms, spread 0 % (MAD)\n  \
-         40 samples of 1 iteration; warm-up, not included: 40 iterations in 0.046 s\n  \
-         2 outliers: 5 ms (sample 30), 3 ms (sample 0)\n\
+        "BM/real_time: median 1.00 ms (95 % interval 1.00 ms to 1.00 ms), mean 1.15 ms, spread 0.00 % (MAD)\n  \
+         40 samples of 1 iteration; warm-up, not included: 40 iterations in 46.0 ms\n  \
+         2 outliers: 5.00 ms (sample 30), 3.00 ms (sample 0)\n\
          ***WARNING*** the first sample took 3.0 times as long as the rest; --benchmark_min_warmup_time=0.5 runs these \
          before the measurement\n"
     );
@@ -638,7 +638,7 @@ fn the_summary_covers_all_repetitions_and_batches_many_iterations() {
 fn few_samples_are_named_and_failures_have_no_summary() {
     let lab = Lab::default();
     let text = summary_of(&lab, times(3), uneven(&lab, &[]));
-    assert!(text.starts_with("BM/real_time: median 1 ms, mean 1 ms"), "{text}");
+    assert!(text.starts_with("BM/real_time: median 1.00 ms, mean 1.00 ms"), "{text}");
     assert!(text.contains("too few samples"), "{text}");
     let failing = Benchmark::new("BM", |state| {
         state.skip_with_error("broken");
@@ -659,10 +659,10 @@ fn samples_follow_the_measured_clock() {
         }
         Ok(())
     });
-    assert!(summary_of(&lab, times(20), manual.use_manual_time()).contains("median 10 ns"));
+    assert!(summary_of(&lab, times(20), manual.use_manual_time()).contains("median 10.0 ns"));
     // Process time runs at twice real time.
     let cpu = lab.benchmark("BM").measure_process_cpu_time();
-    assert!(summary_of(&lab, times(20), cpu).contains("median 2 ms"));
+    assert!(summary_of(&lab, times(20), cpu).contains("median 2.00 ms"));
     let clock = lab.clock.clone();
     let batches = Benchmark::new("BM", move |state| {
         while state.keep_running_batch(7) {
@@ -671,5 +671,5 @@ fn samples_follow_the_measured_clock() {
         Ok(())
     });
     let text = summary_of(&lab, times(500), batches.use_real_time().unit(TimeUnit::Millisecond));
-    assert!(text.contains("median 1 ms") && text.contains("mean 1 ms"), "{text}");
+    assert!(text.contains("median 1.00 ms") && text.contains("mean 1.00 ms"), "{text}");
 }

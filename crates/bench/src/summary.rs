@@ -5,9 +5,8 @@ use std::io::Write;
 
 use rehal_base::{Result, plural};
 
-use crate::TimeUnit;
 use crate::job::Job;
-use crate::number::general;
+use crate::judge;
 use crate::run::write_to;
 use crate::samples::Summary;
 use crate::stats::Interval;
@@ -16,35 +15,34 @@ use crate::stats::Interval;
 const LISTED_OUTLIERS: usize = 3;
 
 /// Writes the summary of a benchmark whose last repetition is done; nothing if none of them has times.
-pub(crate) fn write(job: &Job<'_, '_>, unit: TimeUnit, notes: &mut dyn Write) -> Result<()> {
+pub(crate) fn write(job: &Job<'_, '_>, notes: &mut dyn Write) -> Result<()> {
     match Summary::from_samples(&job.samples) {
-        Some(summary) => write_to(notes, format_args!("{}", text(job, &summary, unit))),
+        Some(summary) => write_to(notes, format_args!("{}", text(job, &summary))),
         None => Ok(()),
     }
 }
 
-fn text(job: &Job<'_, '_>, summary: &Summary, unit: TimeUnit) -> String {
-    let name = unit.name();
-    let time = |seconds: f64| significant(seconds * unit.per_second());
-    let mut text = format!("{}: median {} {name}", job.name, time(summary.median_s));
+fn text(job: &Job<'_, '_>, summary: &Summary) -> String {
+    let time = |seconds: f64| judge::time(seconds * 1e9);
+    let mut text = format!("{}: median {}", job.name, time(summary.median_s));
     if let Some(Interval { low, high }) = summary.interval_s {
         let _ = write!(text, " (95 % interval {} to {})", time(low), time(high));
     }
-    let (mean, spread) = (time(summary.mean_s), significant(100.0 * summary.spread));
+    let (mean, spread) = (time(summary.mean_s), 100.0 * summary.spread);
     let (count, each) = (summary.count(), summary.iterations_per_sample());
-    let _ = writeln!(text, ", mean {mean} {name}, spread {spread} % (MAD)");
+    let _ = writeln!(text, ", mean {mean}, spread {spread:.2} % (MAD)");
     let _ = write!(text, "  {} of {}", plural(count as u64, "sample"), plural(each, "iteration"));
     let _ = match job.warmup.iterations {
         0 => writeln!(text, ", no warm-up"),
         warmup => {
-            let seconds = general(rounded(job.warmup.time_ns as f64 / 1e9));
-            writeln!(text, "; warm-up, not included: {} in {seconds} s", plural(warmup, "iteration"))
+            let took = judge::time(job.warmup.time_ns as f64);
+            writeln!(text, "; warm-up, not included: {} in {took}", plural(warmup, "iteration"))
         }
     };
     if !summary.outliers.is_empty() {
         let listed = summary.outliers.iter().take(LISTED_OUTLIERS);
         let listed: Vec<_> =
-            listed.map(|&index| format!("{} {name} (sample {index})", time(summary.time_s(index)))).collect();
+            listed.map(|&index| format!("{} (sample {index})", time(summary.time_s(index)))).collect();
         let more = if summary.outliers.len() > LISTED_OUTLIERS { ", ..." } else { "" };
         let _ = writeln!(
             text,
@@ -68,17 +66,4 @@ fn text(job: &Job<'_, '_>, summary: &Summary, unit: TimeUnit) -> String {
         let _ = writeln!(text, "***WARNING*** {warning}");
     }
     text
-}
-
-/// Four significant digits: no fewer than the interval needs, no more than a measurement has.
-fn significant(value: f64) -> String {
-    general(rounded(value))
-}
-
-fn rounded(value: f64) -> f64 {
-    if value == 0.0 || !value.is_finite() {
-        return value;
-    }
-    let scale = 10f64.powi(3 - value.abs().log10().floor() as i32);
-    (value * scale).round() / scale
 }

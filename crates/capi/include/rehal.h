@@ -721,6 +721,35 @@ rehal_error_t* rehal_kernel_compare(const rehal_plan_t* plan, rehal_string_t fun
                                     const rehal_replacement_t* replacement,
                                     const rehal_compare_options_t* options, rehal_report_t** report);
 
+/* REHAL_VERDICT_... */
+typedef uint32_t rehal_verdict_t;
+/* The interval of the ratio ends below 1 / (1 + margin). */
+#define REHAL_VERDICT_FASTER 0
+/* It ends below 1 plus the margin. */
+#define REHAL_VERDICT_NOT_SLOWER 1
+/* It begins above 1 plus the margin. */
+#define REHAL_VERDICT_SLOWER 2
+#define REHAL_VERDICT_CANNOT_TELL 3
+
+typedef struct rehal_judgment_t {
+  size_t size;
+  /* The median after, as a fraction of that before. */
+  double ratio;
+  /* Its interval, with 95 %. There is none with fewer than four times of each. */
+  bool has_interval;
+  double interval_low;
+  double interval_high;
+  rehal_verdict_t verdict;
+} rehal_judgment_t;
+
+/* Judges the times of processes of two versions, each the median of one process, since the memory that a
+ * process happens to get may make it slower by some percent: one process of each proves nothing. `comparisons`
+ * is how many such judgments a report has, such as one for each function: their intervals are wider, so that
+ * all contain their ratios. */
+rehal_error_t* rehal_judge_processes(const double* before, size_t before_count, const double* after,
+                                     size_t after_count, double margin, size_t comparisons,
+                                     rehal_judgment_t* judgment);
+
 /* ---- Recordings -------------------------------------------------------------------------------------- */
 
 /* Records the work of this program. Work that is given to wrapped devices is performed, and recorded. */

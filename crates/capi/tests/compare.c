@@ -148,6 +148,26 @@ static void compare(const rehal_plan_t* plan, rehal_string_t function, rehal_byt
   FAILS(rehal_kernel_compare(plan, rehal_string("none"), &replacement, &options, &report), REHAL_STATUS_NOT_FOUND);
 }
 
+static void judge(void) {
+  const double before[] = {1.00, 1.04, 1.01, 1.02}, after[] = {1.21, 1.24, 1.20, 1.27};
+  rehal_judgment_t judgment = {.size = sizeof(judgment)};
+  OK(rehal_judge_processes(before, 4, after, 4, 0.05, 1, &judgment));
+  EXPECT(judgment.verdict == REHAL_VERDICT_SLOWER && judgment.has_interval);
+  EXPECT(judgment.interval_low > 1.15 && judgment.interval_high < 1.28);
+  EXPECT(judgment.ratio > judgment.interval_low && judgment.ratio < judgment.interval_high);
+  OK(rehal_judge_processes(after, 4, before, 4, 0.05, 1, &judgment));
+  EXPECT(judgment.verdict == REHAL_VERDICT_FASTER);
+  /* Of a hundred functions, four times are too few, and so is one of each of one function. */
+  OK(rehal_judge_processes(before, 4, after, 4, 0.05, 100, &judgment));
+  EXPECT(judgment.verdict == REHAL_VERDICT_CANNOT_TELL && !judgment.has_interval);
+  OK(rehal_judge_processes(before, 1, after, 1, 0.05, 1, &judgment));
+  EXPECT(judgment.verdict == REHAL_VERDICT_CANNOT_TELL && judgment.ratio == 1.21);
+  const double wrong[] = {1.0, -1.0};
+  FAILS(rehal_judge_processes(before, 4, wrong, 2, 0.05, 1, &judgment), REHAL_STATUS_INVALID_ARGUMENT);
+  FAILS(rehal_judge_processes(before, 0, after, 4, 0.05, 1, &judgment), REHAL_STATUS_INVALID_ARGUMENT);
+  FAILS(rehal_judge_processes(before, 4, after, 4, -1, 1, &judgment), REHAL_STATUS_INVALID_ARGUMENT);
+}
+
 int main(int argc, char** argv) {
   EXPECT(argc == 6);
   rehal_capture_t *capture = NULL, *other = NULL;
@@ -157,6 +177,7 @@ int main(int argc, char** argv) {
   records(capture);
   code(capture);
   diff(capture, other);
+  judge();
   /* What ran on several threads runs on one in a child, which lacks the others. */
   pid_t child = fork();
   EXPECT(child >= 0);

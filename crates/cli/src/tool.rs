@@ -136,12 +136,21 @@ pub(crate) const RUNNER: &dyn Runner = &LocalRunner;
 /// Runs the tool by whose name this program is called; by any other name, the one whose verb is its first
 /// argument, or the first two. Returns the exit status.
 pub fn main() -> u8 {
-    let mut arguments = std::env::args_os();
+    let mut arguments = std::env::args_os().peekable();
     let called = arguments.next().unwrap_or_else(|| PROGRAM.into());
-    finish(match tool_of_name(&called) {
-        Some(tool) => start(tool, tool.name.to_string(), called, arguments, None),
-        None => start_verb(PROGRAM, called, tools::ALL, arguments.peekable()),
-    })
+    finish(take_worker(&mut arguments).and_then(|worker| match tool_of_name(&called) {
+        Some(tool) => start(tool, tool.name.to_string(), called, arguments, worker),
+        None => start_verb(PROGRAM, called, tools::ALL, arguments, worker),
+    }))
+}
+
+/// This process as a worker, if its first argument says that it is one.
+fn take_worker(arguments: &mut Peekable<impl Iterator<Item = OsString>>) -> Result<Option<Worker>> {
+    if arguments.next_if(|it| it == Worker::VERB).is_none() {
+        return Ok(None);
+    }
+    let taken = Worker::from_stdin().map(Some);
+    taken.map_err(|error| Error::io("taking the request of a worker", &error).advise(verbs(tools::ALL)))
 }
 
 /// The tool with the name in `argv[0]`, which may be a path.
@@ -265,17 +274,9 @@ fn start_verb(
     called: OsString,
     tools: &[&Tool],
     mut arguments: Peekable<impl Iterator<Item = OsString>>,
+    worker: Option<Worker>,
 ) -> Result<u8> {
-    let mut first = arguments.next().unwrap_or_default();
-    let mut worker = None;
-    if first == Worker::VERB {
-        let taken = Worker::from_stdin();
-        worker = Some(
-            taken
-                .map_err(|error| Error::io("taking the request of a worker", &error).advise(verbs(tools)))?,
-        );
-        first = arguments.next().unwrap_or_default();
-    }
+    let first = arguments.next().unwrap_or_default();
     if let Some(tool) = take_verb(tools, &first, &mut arguments) {
         return start(tool, format!("{program} {}", tool.verb), called, arguments, worker);
     }

@@ -15,6 +15,7 @@ mod errors;
 mod exporter;
 mod interrupt;
 mod jobs;
+mod judge;
 mod program;
 
 use pyo3::prelude::*;
@@ -30,6 +31,8 @@ mod _rehal {
     use super::conversation::Conversation;
     #[pymodule_export]
     use super::jobs::run_job;
+    #[pymodule_export]
+    use super::judge::judge;
     #[pymodule_export]
     use super::panics;
     #[pymodule_init]

@@ -288,3 +288,16 @@ def test_mypy_finds_misspelt_options(tmp_path: Path) -> None:
     lines = [line for line in ended.stdout.splitlines() if "error: " in line]
     assert [int(line.split(":")[1]) for line in lines] == [3, 4, 5, 6], ended.stdout
     assert '"on_dispach"' in lines[0] and '"repetition"' in lines[1] and "'warm'" in lines[3]
+
+
+def test_times_of_processes_are_judged() -> None:
+    before, after = [1.00, 1.04, 1.01, 1.02], [1.21, 1.24, 1.20, 1.27]
+    judged = rehal.judge(before, after)
+    assert judged.verdict == "slower" and judged.interval and 1.15 < judged.interval[0] < judged.ratio
+    assert rehal.judge(after, before).verdict == "faster"
+    assert rehal.judge(before, [1.02, 1.01, 1.03, 1.0], margin=0.1).verdict == "not slower"
+    for few in (rehal.judge([1.0], [3.0]), rehal.judge(before, after, comparisons=100)):
+        assert few.interval is None and few.verdict == "cannot tell"
+    for wrong in ([], [0.0], [float("nan")]):
+        with pytest.raises(rehal.Error, match="numbers above 0"):
+            rehal.judge(before, wrong)

@@ -76,6 +76,7 @@ struct ReplayPage;
 
 pub mod capture;
 pub mod device;
+pub mod judge;
 pub mod kernel;
 pub mod profile;
 pub mod program;

@@ -22,7 +22,7 @@ mod records;
 mod runs;
 
 pub use names::FunctionNames;
-pub use pairs::{FunctionTiming, ReplayComparison, compare_replays};
+pub use pairs::{FunctionTiming, ReplayComparison, compare_replays, dispatch_clock};
 pub use records::{KernelRecording, KernelRecords, RecordedKernel, check_kernel_records};
 
 use std::collections::HashMap;

@@ -85,7 +85,7 @@ pub use kernels::{
     BindingFile, DispatchFile, DispatchFiles, FunctionCost, FunctionNames, FunctionTiming, Kernel,
     KernelBinding, KernelOptions, KernelProcessor, KernelRecording, KernelRecords, KernelScaling,
     KernelTimes, Kernels, RecordedKernel, ReplayComparison, check_kernel_records, compare_replays,
-    function_costs,
+    dispatch_clock, function_costs,
 };
 pub use loaded_executable::{
     EntryPoint, ExecutableSource, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,
@@ -120,6 +120,7 @@ pub use rehal_base::{
     keep_freed_memory,
 };
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
+pub use rehal_hal::profile::process_cpu_ns;
 pub use rehal_hal::profile::{ProfileData, ProfileFilter};
 pub use rehal_hal::{Device, DeviceGroup, NeededWorkgroups, WorkgroupSchedule};
 pub use rehal_local::executable::{ElfCode, FunctionCode, infer_format};
@@ -147,7 +148,7 @@ pub use rehal_replay::{
 };
 pub use rehal_roof::{Bandwidth, CacheLevel, Peak, Rate};
 
-pub use rehal_bench::judge::{JudgeOptions, Side};
+pub use rehal_bench::judge::{JudgeOptions, ProcessJudgment, Side, check_times, judge_processes};
 pub use rehal_replay::{DataKind, NameKind, Rewritten};
 pub use rehal_tune::{
     Asker, Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed,

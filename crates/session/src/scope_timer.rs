@@ -1,7 +1,7 @@
 use std::cell::Cell;
 
 use rehal_base::{Error, Result};
-use rehal_hal::profile::now_ns;
+use rehal_hal::profile::{now_ns, process_cpu_ns};
 use rehal_replay::{Observer, Plan, Scope};
 
 /// Sums the time that a replay spends in scopes of one name: an [`Observer`] for one run.
@@ -24,6 +24,11 @@ impl<'n> ScopeTimer<'n> {
     /// A timer for scopes named `name`; [`find_scope`] checks that the plan has any.
     pub fn new(name: &'n str) -> Self {
         Self::with_clock(name, now_ns)
+    }
+
+    /// The same for the processor's time, of all threads of this process.
+    pub fn of_processor(name: &'n str) -> Self {
+        Self::with_clock(name, process_cpu_ns)
     }
 
     /// The same by another clock, which returns nanoseconds.

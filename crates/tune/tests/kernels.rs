@@ -136,8 +136,8 @@ fn what_was_observed_is_said() {
         // A name that a shell would split is left to the reader.
         "//   iree-run-replay --replay_executable_substitution=scale_f32=k.c CAPTURE.ireereplay",
         "// Observed: 6 dispatches of executables 4 or 9 (embedded-elf-x86_64), in 2 shapes, those that took longest first.",
-        "// 1. 3 dispatches of 1.5 us in one replay, the first of record #57: 2 x 3 x 4 workgroups; constants 7 (0x7); bytes 16, 16",
-        "// 2. 3 dispatches of 1.5 us (lower quartile of 9 replays, 95 % interval 1.0 to 2.0 us), the first of record #57: 2 x 3 x 4 workgroups; constants 8 (0x8); bytes 32, 16",
+        "// 1. 3 dispatches of 1.50 us in one replay, the first of record #57: 2 x 3 x 4 workgroups; constants 7 (0x7); bytes 16, 16",
+        "// 2. 3 dispatches of 1.50 us (lower quartile of 9 replays, 95 % interval 1.00 us to 2.00 us), the first of record #57: 2 x 3 x 4 workgroups; constants 8 (0x8); bytes 32, 16",
         "// No bindings of a dispatch overlap.",
         "  const float *restrict binding_0 = dispatch->bindings[0];  // 16 or 32 bytes, unchanged",
         "  float *restrict binding_1 = dispatch->bindings[1];  // 16 bytes, changed",

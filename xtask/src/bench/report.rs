@@ -1,7 +1,7 @@
 //! Medians, ratios and verdicts, as a table and as JSON.
 
 use super::measure::Unit;
-use rehal_bench::stats::{self, Interval, PairedRatio};
+use rehal_bench::stats::{self, Interval};
 use serde_json::json;
 
 /// The target of a row.
@@ -55,14 +55,7 @@ impl Row {
         ours: &[f64],
     ) -> Self {
         let compared = (!theirs.is_empty()).then(|| {
-            let (ratio, interval) = match stats::paired_ratio(ours, theirs) {
-                Ok(PairedRatio { ratio, interval: (low, high), .. }) => (ratio, Interval { low, high }),
-                // Differences, which noise can make negative: then a pair has no ratio.
-                Err(_) => {
-                    let ratio = stats::median(ours) / stats::median(theirs);
-                    (ratio, stats::bootstrap_ratio(theirs, ours, stats::median))
-                }
-            };
+            let (ratio, interval) = ratio(theirs, ours);
             Compared { theirs: Summary::of(theirs), ratio, interval }
         });
         Self { name, unit, target, is_difference, compared, ours: Summary::of(ours) }
@@ -140,6 +133,35 @@ impl Compared {
     fn interval_text(&self) -> String {
         format!("{:.2} to {:.2}", self.interval.low, self.interval.high)
     }
+}
+
+/// The median of the ratios of pairs, with its interval. Differences, which noise can make negative, have no
+/// ratio of pairs: then that of both medians, from one end of their intervals to the other.
+fn ratio(theirs: &[f64], ours: &[f64]) -> (f64, Interval) {
+    // With fewer than six pairs, it is the minimum and the maximum.
+    let interval = |figures: &[f64], outside| {
+        let end = |of: fn(f64, f64) -> f64| figures.iter().copied().reduce(of).unwrap_or(f64::NAN);
+        let all = Interval { low: end(f64::min), high: end(f64::max) };
+        stats::median_interval(figures, outside).unwrap_or(all)
+    };
+    if theirs.iter().chain(ours).all(|it| *it > 0.0) {
+        let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+        return (stats::median(&ratios), interval(&ratios, 0.05));
+    }
+    let [theirs_ends, ours_ends] = [theirs, ours].map(|it| interval(it, 0.025));
+    let Interval { low, high } = ours_ends;
+    let interval = match theirs_ends.low > 0.0 {
+        true => {
+            let ends = [theirs_ends.low, theirs_ends.high];
+            let of = |end: f64| ends.map(|it| end / it);
+            Interval {
+                low: of(low).into_iter().fold(f64::INFINITY, f64::min),
+                high: of(high).into_iter().fold(f64::NEG_INFINITY, f64::max),
+            }
+        }
+        false => Interval { low: f64::NEG_INFINITY, high: f64::INFINITY },
+    };
+    (stats::median(ours) / stats::median(theirs), interval)
 }
 
 impl Summary {

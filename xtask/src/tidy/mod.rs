@@ -9,6 +9,7 @@ mod code;
 mod dependencies;
 mod docs;
 mod fixtures;
+mod intervals;
 mod layers;
 mod map;
 mod source;
@@ -52,7 +53,7 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 20] = [
+const CHECKS: [(&str, Check); 21] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
@@ -63,6 +64,7 @@ const CHECKS: [(&str, Check); 20] = [
     ("state of the process is listed", state::check),
     ("widths are constants", widths::check),
     ("threads that cannot be had", threads::fallible_threads),
+    ("one judge of times", intervals::check),
     ("whitespace and notes", text::whitespace_and_notes),
     ("comments are wrapped", text::wide_comments),
     ("no addresses", text::addresses),

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_no_mode() {
+    fn noise_has_one_mode() {
         for noise in [0.01, 0.3, 2.0] {
             assert_eq!(found(0.0, 1.0, noise, 20, 0.0), None, "{noise}");
         }

@@ -77,8 +77,8 @@ pub(super) fn is_settled(pairs: &[Pair], resolution_ns: f64, precision: f64) -> 
 /// The pairs of a batch share buffers and executables, and so their placement in memory, which can make one
 /// side faster. Therefore batches are the samples.
 ///
-/// The ratio of a batch is that of the shortest times of both sides: what else the machine does only lengthens
-/// a time. Only of work that takes few steps of the clock, or that takes one of two times, it is that of
+/// The ratio of a batch is that of the shortest times of both sides: what else the machine does only
+/// lengthens a time. Only of work that takes few steps of the clock, or one of two times, it is that of
 /// means ([`Statistic`]). Under load, the shortest time of some batches is not that of the work either, and
 /// how these batches are distributed is unknown. Therefore the estimate is the median of the batches, whose
 /// interval follows from their order alone.

@@ -168,10 +168,10 @@ struct Options {
 fn run(invocation: &Invocation) -> Result<()> {
     let options = options(invocation)?;
     let (kernels, devices) = (options.kernels.clone(), options.devices.clone());
-    ProgramRecording::run(kernels.as_ref(), &devices, || benchmark(options))
+    ProgramRecording::run(kernels.as_ref(), &devices, || benchmark(invocation, options))
 }
 
-fn benchmark(options: Options) -> Result<()> {
+fn benchmark(invocation: &Invocation, options: Options) -> Result<()> {
     let base = options.devices.open()?;
     let recorder = options.recording.as_ref().map(RecordingOptions::create).transpose()?;
     let devices = match &recorder {
@@ -180,7 +180,7 @@ fn benchmark(options: Options) -> Result<()> {
     };
     let profiling = profiling::Session::begin(options.profiling.as_ref(), Some(&devices));
     let outcome = profiling.and_then(|profiling| {
-        let outcome = measure(&devices, options, recorder.as_ref(), &profiling);
+        let outcome = measure(invocation, &devices, options, recorder.as_ref(), &profiling);
         profiling.end(outcome)
     });
     let closed =
@@ -241,6 +241,7 @@ fn one_device(flags: &Flags) -> Result<DeviceOptions> {
 }
 
 fn measure(
+    invocation: &Invocation,
     devices: &DeviceGroup,
     mut options: Options,
     recorder: Option<&Recorder>,
@@ -284,7 +285,7 @@ fn measure(
         .collect();
     let subject = report::Subject { capture: None, devices: Some(devices) };
     benchmark_flags::describe(&mut options.bench, &options.origin, subject);
-    benchmark_flags::run(options.bench, &mut benchmarks)?;
+    benchmark_flags::run(invocation, options.bench, &mut benchmarks, &|_| None)?;
     drop(benchmarks);
     failure.take().map_or(Ok(()), Err)
 }

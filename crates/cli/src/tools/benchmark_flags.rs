@@ -9,16 +9,18 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
 use rehal_base::{Context, Result};
+use rehal_bench::judge::Clock;
 use rehal_bench::{
-    Benchmark, Color, Filter, Format, MinTime, Options, Outcome, Pulse, Reporters, Runner, TimeUnit,
-    parse_context, parse_min_warmup_time,
+    Benchmark, Color, Filter, Format, MinTime, Options, Outcome, Pulse, Reporters, Runner, SampleStatistics,
+    TimeUnit, parse_context, parse_min_warmup_time,
 };
 
+use super::processes::{self, Measured, PROCESSES};
 use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, Words, streamed, text};
 use crate::output::{self, ReaderLeft};
 use crate::output_file::OutputFile;
 use crate::report::{Origin, Subject};
-use crate::{interrupts, progress};
+use crate::{Invocation, interrupts, progress};
 
 const LIST_TESTS: Flag<bool> =
     switch("benchmark_list_tests", "Prints the names of the benchmarks instead of running them.");
@@ -201,11 +203,13 @@ pub(crate) const BENCHMARK: Group = Group {
         &PERF_COUNTERS,
         &SUMMARY,
         &VERBOSITY,
+        &PROCESSES,
     ],
 };
 
 /// The options set by flags and environment variables. Reports name `program`.
 pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
+    processes::check(flags)?;
     let out = flags.get(&OUT);
     if let Some(path) = &out {
         // Nothing is measured in vain.
@@ -248,13 +252,40 @@ pub(crate) fn describe(options: &mut Options, origin: &Origin, subject: Subject<
     }
 }
 
-/// Runs benchmarks and reports them. A closed pipe ends the run without an error.
-pub(crate) fn run(mut options: Options, benchmarks: &mut [Benchmark<'_>]) -> Result<Outcome> {
+/// Runs benchmarks and reports them, in as many processes as flags say. A closed pipe ends the run without an
+/// error. Processes are compared by the processor's time of the benchmark of a name, if that is known. The
+/// times are not those of a report if the run was interrupted.
+pub(crate) fn run(
+    invocation: &Invocation,
+    options: Options,
+    benchmarks: &mut [Benchmark<'_>],
+    processor_ns: &dyn Fn(&str) -> Option<f64>,
+) -> Result<(Outcome, Vec<Measured>)> {
+    let outcome = run_here(invocation, options, benchmarks)?;
+    let of = |(name, it): &(String, SampleStatistics)| match processor_ns(name) {
+        Some(time_ns) => Measured::new(name.clone(), time_ns, Clock::Processor),
+        None => Measured::new(name.clone(), it.median_s * 1e9, Clock::Wall),
+    };
+    let mut measured: Vec<_> = outcome.samples.iter().map(of).collect();
+    if !outcome.is_interrupted && outcome.failed == 0 {
+        processes::repeat(invocation, &mut measured)?;
+        processes::note(&measured);
+    }
+    Ok((outcome, measured))
+}
+
+fn run_here(
+    invocation: &Invocation,
+    mut options: Options,
+    benchmarks: &mut [Benchmark<'_>],
+) -> Result<Outcome> {
     rehal_base::keep_freed_memory();
     // Without a terminal, a signal ends a benchmark, as with the reference.
     if io::stderr().is_terminal() {
         options.pulse = progress::pulse("measuring", interrupts::flag()?);
     }
+    // The first process writes it.
+    options.out = options.out.filter(|_| invocation.worker.is_none());
     let reader_left = ReaderLeft::default();
     let out = options.out.clone().map(|path| OutputFile::new(OUT.name(), path)?.begin()).transpose()?;
     let file = match &out {

@@ -141,15 +141,15 @@ struct Options {
 fn run(invocation: &Invocation) -> Result<()> {
     let options = options(invocation)?;
     let program = options.program.clone();
-    program.recording_kernels(|| benchmark(options))
+    program.recording_kernels(|| benchmark(invocation, options))
 }
 
-fn benchmark(options: Options) -> Result<()> {
+fn benchmark(invocation: &Invocation, options: Options) -> Result<()> {
     let program = program::load(&options.program)?;
     let print_statistics = options.print_statistics;
     let profiling = profiling::Session::begin(options.profiling.as_ref(), program.devices());
     let outcome = profiling.and_then(|profiling| {
-        let outcome = measure(&program, options, &profiling);
+        let outcome = measure(invocation, &program, options, &profiling);
         profiling.end(outcome)
     });
     program::close_unscoped(program, outcome, print_statistics)
@@ -192,7 +192,12 @@ fn check_dispatch_statistics(is_profiled: bool, program: &program::Options) -> R
     Err(Error::invalid_argument(message).advise("run the tool twice"))
 }
 
-fn measure(program: &Program, mut options: Options, profiling: &profiling::Session) -> Result<()> {
+fn measure(
+    invocation: &Invocation,
+    program: &Program,
+    mut options: Options,
+    profiling: &profiling::Session,
+) -> Result<()> {
     if options.dispatch_statistics {
         DispatchStatistics::check(program.devices())?;
     }
@@ -241,7 +246,7 @@ fn measure(program: &Program, mut options: Options, profiling: &profiling::Sessi
         .collect();
     let subject = report::Subject { capture: None, devices: program.devices() };
     benchmark_flags::describe(&mut options.bench, &options.origin, subject);
-    benchmark_flags::run(options.bench, &mut benchmarks)?;
+    benchmark_flags::run(invocation, options.bench, &mut benchmarks, &|_| None)?;
     drop(benchmarks);
     if let Some(error) = failure.take() {
         return Err(error);

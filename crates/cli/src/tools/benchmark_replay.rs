@@ -2,19 +2,23 @@
 
 mod with;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result, plural};
+use rehal_bench::judge::Clock;
 use rehal_bench::stats::{self, Interval};
-use rehal_bench::{Benchmark, Counter, SampleStatistics, State, TimeUnit};
+use rehal_bench::{Benchmark, Counter, State, TimeUnit};
 use rehal_session::{
-    CrashReports, FastForward, Plan, Replay, ReplayOrder, ScopeTimer, dispatch_scope, find_scope,
+    CrashReports, FastForward, Plan, Replay, ReplayOrder, ScopeTimer, dispatch_clock, dispatch_scope,
+    find_scope, process_cpu_ns,
 };
 use serde::Serialize;
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::compiler_flags::{COMPILING, WORKGROUPS};
-use super::history::{self, History, Measured};
+use super::history::{self, History};
+use super::processes;
 use super::replay_flags;
 use crate::flags::{Flag, Group, with_devices};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
@@ -58,6 +62,10 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
         (
             "Tell whether a replacement of a kernel makes the whole faster",
             "{tool} --with=matmul_0=kernel.c --replay_scope=execute model.ireereplay",
+        ),
+        (
+            "Compare two replacements with each other",
+            "{tool} --baseline=matmul_0=first.c --with=matmul_0=second.c model.ireereplay",
         ),
         (
             "Save results for Google Benchmark's compare.py",
@@ -163,7 +171,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     with::check(flags)?;
     let with = flags.list(&with::WITH);
     if !with.is_empty() {
-        let replay = replay_flags::Options::in_order_with(invocation, orders.all()[0], &with)?;
+        let all = [with, flags.list(&with::BASELINE)].concat();
+        let replay = replay_flags::Options::in_order_with(invocation, orders.all()[0], &all)?;
         return with::run(invocation, &replay);
     }
     let options = Options {
@@ -176,7 +185,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         profiling: profiling::Options::from_flags(flags)?.map(profiling::Options::measured),
         kernels: kernel_recording::Recording::checked(flags)?,
         bench: benchmark_flags::options(flags, &invocation.program)?,
-        history: History::open(flags)?,
+        history: History::open(invocation)?,
     };
     measure(invocation, options)
 }
@@ -227,31 +236,35 @@ fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
     if is_cold {
         replays[0].evict().context(|| "--replay_cache=cold".into())?;
     }
+    let is_repeated = processes::count(&invocation.flags) > 1;
+    let has_processor = is_repeated && dispatch_clock(replays[0].devices()) == Clock::Processor;
+    let processor: Vec<_> = orders.iter().map(|_| ProcessorTimes::new(has_processor)).collect();
     let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &replays[0])?;
     options.describe_context();
     let subject = Subject { capture: Some(capture.bytes()), devices: Some(replays[0].devices()) };
     benchmark_flags::describe(&mut options.bench, &invocation.origin, subject);
     let mut fast: Vec<Option<FastForward>> = orders.iter().map(|_| None).collect();
-    let mut benchmarks = Vec::new();
-    for ((order, replay), fast) in orders.iter().zip(&replays).zip(&mut fast) {
+    let (mut benchmarks, mut names) = (Vec::new(), Vec::new());
+    for (((order, replay), fast), processor) in orders.iter().zip(&replays).zip(&mut fast).zip(&processor) {
         options.describe_waits(*order, replay)?;
         let name = options.name(*order);
+        names.push(name.clone());
         // The loop has ended when it flushes, so the flush is not measured.
         let profiling = &profiling;
         let benchmark = match scope {
             None => Benchmark::new(name, move |state| {
-                whole(replay, reports, is_cold, profiling, state)?;
+                whole(replay, reports, is_cold, profiling, processor, state)?;
                 profiling.flush()
             })
             .use_real_time(),
             Some(scope) if options.fast_forward => Benchmark::new(name, move |state| {
-                repeated(replay, reports, scope, fast, profiling, state)?;
+                repeated(replay, reports, scope, fast, profiling, processor, state)?;
                 profiling.flush()
             })
             .use_manual_time()
             .real_time_limit(SCOPE_TIME_LIMIT),
             Some(scope) => Benchmark::new(name, move |state| {
-                scoped(replay, reports, scope, profiling, state)?;
+                scoped(replay, reports, scope, profiling, processor, state)?;
                 profiling.flush()
             })
             .use_manual_time()
@@ -259,18 +272,23 @@ fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
         };
         benchmarks.push(benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond));
     }
-    let outcome = benchmark_flags::run(options.bench, &mut benchmarks);
+    let processor_ns = |name: &str| {
+        let index = names.iter().position(|it| name.starts_with(&**it))?;
+        processor[index].median_ns()
+    };
+    let outcome = benchmark_flags::run(invocation, options.bench, &mut benchmarks, &processor_ns);
     drop(benchmarks);
     let outcome = outcome.context(|| captures::place(&capture));
     let outcome = outcome.and_then(|outcome| {
         fast.into_iter().flatten().try_for_each(FastForward::finish)?;
         Ok(outcome)
     });
-    let outcome = outcome.and_then(|outcome| {
+    let outcome = outcome.and_then(|(outcome, measured)| {
         note_ratio(&outcome.real_times_s);
         // What was interrupted may have been the warm-up.
         if !outcome.is_interrupted {
-            keep(&options.history, invocation, &outcome.samples, subject)?;
+            let margin = invocation.flags.get(&with::FAIL_IF_SLOWER);
+            options.history.keep(invocation, &Medians {}, measured, margin, subject)?;
         }
         Ok(outcome)
     });
@@ -297,20 +315,6 @@ impl Report for Medians {
     fn text(&self, _layout: Layout) -> String {
         String::new()
     }
-}
-
-fn keep(
-    history: &History,
-    invocation: &Invocation,
-    samples: &[(String, SampleStatistics)],
-    subject: Subject<'_>,
-) -> Result<()> {
-    let of = |(name, it): &(String, SampleStatistics)| {
-        let interval = it.interval_s.map(|it| Interval { low: it.low * 1e9, high: it.high * 1e9 });
-        Measured::new(name.clone(), it.median_s * 1e9, interval)
-    };
-    let margin = invocation.flags.get(&with::FAIL_IF_SLOWER);
-    history.keep(invocation, &Medians {}, samples.iter().map(of).collect(), margin, subject)
 }
 
 impl Orders {
@@ -406,11 +410,55 @@ impl Options {
     }
 }
 
+/// The processor's times of iterations, by which processes are compared: what others do on the machine is not
+/// in them. They are not measured otherwise, since each takes two system calls.
+struct ProcessorTimes {
+    is_measured: bool,
+    times_ns: RefCell<Vec<f64>>,
+}
+
+impl ProcessorTimes {
+    fn new(is_measured: bool) -> Self {
+        Self { is_measured, times_ns: RefCell::default() }
+    }
+
+    /// Runs a scope with the observer that measures it.
+    fn scope<'n>(
+        &self,
+        name: &'n str,
+        run: impl FnOnce(Option<&mut ScopeTimer<'n>>) -> Result<()>,
+    ) -> Result<()> {
+        if !self.is_measured {
+            return run(None);
+        }
+        let mut timer = ScopeTimer::of_processor(name);
+        run(Some(&mut timer))?;
+        self.times_ns.borrow_mut().push(timer.finish()? as f64);
+        Ok(())
+    }
+
+    /// Runs a whole replay.
+    fn whole(&self, run: impl FnOnce() -> Result<()>) -> Result<()> {
+        if !self.is_measured {
+            return run();
+        }
+        let begun = process_cpu_ns();
+        run()?;
+        self.times_ns.borrow_mut().push((process_cpu_ns() - begun) as f64);
+        Ok(())
+    }
+
+    fn median_ns(&self) -> Option<f64> {
+        Some(stats::median(&self.times_ns.borrow())).filter(|it| *it > 0.0)
+    }
+}
+
 fn whole(
     replay: &Replay,
     mut reports: CrashReports,
     is_cold: bool,
     profiling: &profiling::Session,
+    processor: &ProcessorTimes,
     state: &mut State<'_>,
 ) -> Result<()> {
     let mut records = profiling.records();
@@ -420,7 +468,7 @@ fn whole(
             replay.evict()?;
             state.resume_timing();
         }
-        replay.run(&mut [&mut reports, &mut records])?;
+        processor.whole(|| replay.run(&mut [&mut reports, &mut records]))?;
         profiling.flush_if_due(state)?;
     }
     state.set_items_processed(state.iterations());
@@ -432,12 +480,16 @@ fn scoped(
     mut reports: CrashReports,
     name: &str,
     profiling: &profiling::Session,
+    processor: &ProcessorTimes,
     state: &mut State<'_>,
 ) -> Result<()> {
     let mut records = profiling.records();
     while state.keep_running() {
         let mut timer = ScopeTimer::new(name);
-        replay.run(&mut [&mut reports, &mut records, &mut timer])?;
+        processor.scope(name, |processor| match processor {
+            None => replay.run(&mut [&mut reports, &mut records, &mut timer]),
+            Some(processor) => replay.run(&mut [&mut reports, &mut records, processor, &mut timer]),
+        })?;
         state.set_iteration_time_ns(timer.finish()?);
         profiling.flush_if_due(state)?;
     }
@@ -452,6 +504,7 @@ fn repeated(
     name: &str,
     fast: &mut Option<FastForward>,
     profiling: &profiling::Session,
+    processor: &ProcessorTimes,
     state: &mut State<'_>,
 ) -> Result<()> {
     let mut records = profiling.records();
@@ -469,7 +522,10 @@ fn repeated(
     while state.keep_running() {
         fast.restore()?;
         let mut timer = ScopeTimer::new(name);
-        fast.repeat(&mut [&mut reports, &mut records, &mut timer])?;
+        processor.scope(name, |processor| match processor {
+            None => fast.repeat(&mut [&mut reports, &mut records, &mut timer]),
+            Some(processor) => fast.repeat(&mut [&mut reports, &mut records, processor, &mut timer]),
+        })?;
         state.set_iteration_time_ns(timer.finish()?);
         profiling.flush_if_due(state)?;
     }

@@ -135,8 +135,13 @@ const FAIL_IF_SLOWER: Flag<f64> = margin_flag(
 
 /// A flag for what counts as slower, whose help says of what.
 pub(super) const fn margin_flag(help: &'static str) -> Flag<f64> {
+    percent_flag("fail_if_slower", "5%", help)
+}
+
+/// A flag for a part of a time.
+pub(super) const fn percent_flag(name: &'static str, default: &'static str, help: &'static str) -> Flag<f64> {
     let expected = "a percentage from 0, such as 5% or 0%";
-    Flag::parsed("fail_if_slower", "PERCENT", "5%", expected, parse_percentage, help).unquoted()
+    Flag::parsed(name, "PERCENT", default, expected, parse_percentage, help).unquoted()
 }
 
 /// Also of `rehal benchmark --with`.

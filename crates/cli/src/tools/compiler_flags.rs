@@ -181,27 +181,27 @@ impl SubstituteCompiler {
         plan: &Plan,
         devices: &dyn Fn() -> Result<DeviceGroup>,
     ) -> Result<Vec<Substitution>> {
-        Ok(self.resolve_both([substitutions, &[]], plan, devices)?.concat())
+        let [resolved] = self.resolve_each([substitutions], plan, devices)?;
+        Ok(resolved)
     }
 
-    /// The same of two lists. Flags state the workgroups of all together.
-    pub(crate) fn resolve_both(
+    /// The same of several lists. Flags state the workgroups of all together.
+    pub(crate) fn resolve_each<const N: usize>(
         &self,
-        lists: [&[Substitution]; 2],
+        lists: [&[Substitution]; N],
         plan: &Plan,
         devices: &dyn Fn() -> Result<DeviceGroup>,
-    ) -> Result<[Vec<Substitution>; 2]> {
-        let mut all = Vec::new();
-        let mut first_count = 0;
-        for (index, list) in lists.into_iter().enumerate().filter(|(_, list)| !list.is_empty()) {
+    ) -> Result<[Vec<Substitution>; N]> {
+        let (mut all, mut counts) = (Vec::new(), [0; N]);
+        for (list, count) in lists.into_iter().zip(&mut counts).filter(|(list, _)| !list.is_empty()) {
             let mut resolved = ResolvedSubstitutions::in_capture(plan, list, devices)?;
             self.build_unstated(&mut resolved, false)?;
+            *count = resolved.substitutions.len();
             all.append(&mut resolved.substitutions);
-            first_count = if index == 0 { all.len() } else { first_count };
         }
         state_workgroups(&self.workgroups, &mut all)?;
-        let second = all.split_off(first_count);
-        Ok([all, second])
+        let mut all = all.into_iter();
+        Ok(counts.map(|count| all.by_ref().take(count).collect()))
     }
 
     /// Compiles the sources, and notes the files that replace nothing.

@@ -7,35 +7,36 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, StatusCode, plural};
-use rehal_session::Interval;
+use rehal_bench::judge::{TimingVerdict, judge_processes};
+use rehal_bench::stats::Interval;
 use rustix::fs::access;
 use serde::{Deserialize, Serialize};
 
+use super::processes::Measured;
+
 use crate::flags::{Access, Flag, Flags, Group};
 use crate::report::{Report, Subject};
-use crate::tools::profile_compare::time;
 use crate::{Invocation, kernel_state, output};
+use rehal_bench::judge::time;
 
 pub(super) const HISTORY: Flag<Option<PathBuf>> = Flag::path(
     "history",
-    "Appends the report to this file, as JSON on a line, with what it was measured on.",
+    "Appends the report to this file, as JSON on a line, with what it was measured on, and each time in each of the processes \
+     that measure it.",
 )
 .files(|path, _| path.iter().map(|path| Access::AppendResult.to(path)).collect());
 
 pub(super) const AGAINST: Flag<Option<PathBuf>> = Flag::path(
     "against",
     "Compares each time with the last one of its name in this file, which --history has written, of the same capture, host, CPU, \
-     devices and flags. The exit status is 3 if a median is higher by more than --fail_if_slower, and the intervals are apart; \
-     4 if that cannot be told: nothing was compared, or a higher median has no interval.",
+     devices and flags: several processes with several, with an interval that is corrected for the number of times. The exit \
+     status is 0 if all are proved not to be slower by more than --fail_if_slower, 3 if one is slower by more, and 4 if that \
+     cannot be told of one.",
 )
 .files(|path, _| path.iter().map(|path| Access::ReadFirst.to(path)).collect());
 
 /// Both flags, of tools that have `--fail_if_slower`.
 pub(super) const REPORTS: Group = Group { title: "History", flags: &[&HISTORY, &AGAINST] };
-
-/// The exit statuses, as `rehal compare` has them.
-const SLOWER: u8 = 3;
-const CANNOT_TELL: u8 = 4;
 
 /// A longer file is refused.
 const MAX_BYTES: u64 = 1 << 28;
@@ -45,7 +46,7 @@ const LOADED: f64 = 0.25;
 
 /// Whether a flag changes times, and not only how many there are, what is printed, or the names of the times.
 fn changes_times(flag: &str) -> bool {
-    const OTHERS: [&str; 12] = [
+    const OTHERS: [&str; 13] = [
         "against",
         "dispatch",
         "export",
@@ -56,25 +57,11 @@ fn changes_times(flag: &str) -> bool {
         "function",
         "history",
         "max_time",
+        "processes",
         "repetitions",
         "replay_scope",
     ];
     !OTHERS.contains(&flag) && !flag.starts_with("benchmark_")
-}
-
-/// A time of a report.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Measured {
-    pub name: String,
-    pub median_ns: f64,
-    /// `None` with too few samples.
-    pub interval_ns: Option<[f64; 2]>,
-}
-
-impl Measured {
-    pub(super) fn new(name: String, median_ns: f64, interval_ns: Option<Interval>) -> Self {
-        Self { name, median_ns, interval_ns: interval_ns.map(<[f64; 2]>::from) }
-    }
 }
 
 /// A report with its times, as a line of the file has it.
@@ -150,7 +137,11 @@ pub(super) struct History {
 
 impl History {
     /// Reads and opens the files. Fails before anything is measured in vain.
-    pub(super) fn open(flags: &Flags) -> Result<Self> {
+    pub(super) fn open(invocation: &Invocation) -> Result<Self> {
+        if invocation.worker.is_some() {
+            return Ok(Self { kept: None, earlier: None });
+        }
+        let flags = &invocation.flags;
         let (history, against) = (flags.get(&HISTORY), flags.get(&AGAINST));
         let earlier = match &against {
             Some(path) => {
@@ -199,9 +190,7 @@ impl History {
             })?;
             let compared = Compared::new(earlier, &new, margin);
             output::note(&compared.told(&new, margin));
-            if let Some(status) = compared.status() {
-                invocation.set_status(status);
-            }
+            invocation.set_status(compared.verdict().status());
         }
         match &self.kept {
             Some(_) if measured.is_empty() => {
@@ -346,56 +335,56 @@ struct Pair<'m> {
     entry: &'m Entry,
     old: &'m Measured,
     new: &'m Measured,
+    ratio: f64,
+    interval: Option<Interval>,
+    verdict: TimingVerdict,
 }
 
 /// How the times of a report compare with the last ones.
 struct Compared<'m> {
     pairs: Vec<Pair<'m>>,
-    slower: Vec<Pair<'m>>,
-    /// Of medians that are higher, without intervals.
-    unknown: Vec<Pair<'m>>,
     new_count: usize,
 }
 
 impl<'m> Compared<'m> {
     fn new(earlier: &'m [Entry], report: &'m Entry, margin: f64) -> Self {
         let like: Vec<_> = earlier.iter().rev().filter(|it| it.is_like(report)).collect();
-        let pair = |new: &'m Measured| {
-            let of =
-                |entry: &&'m Entry| Some((*entry, entry.measured.iter().find(|it| it.name == new.name)?));
-            like.iter().find_map(of).map(|(entry, old)| Pair { entry, old, new })
+        let last = |new: &'m Measured| {
+            let of = |entry: &&'m Entry| {
+                Some((*entry, entry.measured.iter().find(|it| it.name == new.name)?, new))
+            };
+            like.iter().find_map(of)
         };
-        let mut this = Self {
-            pairs: Vec::new(),
-            slower: Vec::new(),
-            unknown: Vec::new(),
-            new_count: report.measured.len(),
+        let found: Vec<_> = report.measured.iter().filter_map(last).collect();
+        let pair = |&(entry, old, new): &(&'m Entry, &'m Measured, &'m Measured)| {
+            let judgment = judge_processes(&old.processes_ns, &new.processes_ns, margin, found.len());
+            let ratio = new.median_ns / old.median_ns;
+            let verdict = match old.timed_by == new.timed_by {
+                true => judgment.verdict,
+                false => TimingVerdict::CannotTell,
+            };
+            Pair { entry, old, new, ratio, interval: judgment.interval, verdict }
         };
-        for pair in report.measured.iter().filter_map(pair) {
-            if pair.new.median_ns > pair.old.median_ns * (1.0 + margin) {
-                let Pair { entry, old, new } = pair;
-                match (old.interval_ns, new.interval_ns) {
-                    (Some([_, high]), Some([low, _])) if low > high => {
-                        this.slower.push(Pair { entry, old, new })
-                    }
-                    (Some(_), Some(_)) => {}
-                    _ => this.unknown.push(Pair { entry, old, new }),
-                }
-            }
-            this.pairs.push(pair);
-        }
-        this
+        Self { pairs: found.iter().map(pair).collect(), new_count: report.measured.len() }
     }
 
-    fn status(&self) -> Option<u8> {
-        match (&self.slower[..], &self.unknown[..], &self.pairs[..]) {
-            ([_, ..], _, _) => Some(SLOWER),
-            (_, [_, ..], _) | (_, _, []) => Some(CANNOT_TELL),
-            _ => None,
+    fn of(&self, verdict: TimingVerdict) -> impl Iterator<Item = &Pair<'m>> {
+        self.pairs.iter().filter(move |it| it.verdict == verdict)
+    }
+
+    /// That of the whole report.
+    fn verdict(&self) -> TimingVerdict {
+        let has = |verdict| self.of(verdict).next().is_some();
+        match has(TimingVerdict::Slower) {
+            true => TimingVerdict::Slower,
+            false if self.pairs.is_empty() || has(TimingVerdict::CannotTell) => TimingVerdict::CannotTell,
+            false => TimingVerdict::NotSlower,
         }
     }
 
     fn told(&self, report: &Entry, margin: f64) -> String {
+        /// Of those of which it cannot be told.
+        const MOST: usize = 5;
         let (compared, percent) = (self.pairs.len(), margin * 100.0);
         let mut text = format!(
             "note: --against: {compared} compared, {} without an earlier time",
@@ -407,21 +396,24 @@ impl<'m> Compared<'m> {
             );
             return text;
         }
-        let is_slower = match self.slower.len() {
+        let is_slower = match self.of(TimingVerdict::Slower).count() {
             0 => format!("none of {} is", plural(compared as u64, "time")),
             1 => format!("1 of {} is", plural(compared as u64, "time")),
             count => format!("{count} of {compared} times are"),
         };
         let _ = write!(text, "; {is_slower} slower by more than {percent} % than at {}", self.commits());
-        for Pair { old, new, .. } in &self.slower {
-            let _ = write!(text, "\n  {}", changed(old, new));
+        for pair in self.of(TimingVerdict::Slower) {
+            let _ = write!(text, "\n  {}", pair.told());
         }
-        for Pair { old, new, .. } in &self.unknown {
-            let _ = write!(
-                text,
-                "\n  {}, but too few samples for intervals: it cannot be told whether it is slower",
-                changed(old, new)
-            );
+        let unknown: Vec<_> = self.of(TimingVerdict::CannotTell).collect();
+        if !unknown.is_empty() {
+            let _ = write!(text, "\n  it cannot be told of {}:", unknown.len());
+            for pair in unknown.iter().take(MOST) {
+                let _ = write!(text, "\n    {}", pair.told());
+            }
+            if unknown.len() > MOST {
+                text.push_str("\n    ...");
+            }
         }
         let now = &report.header.load;
         let loads = self.pairs.iter().map(|it| &it.entry.header.load);
@@ -434,7 +426,7 @@ impl<'m> Compared<'m> {
                 write!(text, "\n  load when it was measured: before {}, now {}", before.told(), now.told());
         }
         text.push_str(
-            "\n  intervals do not cover what differs between runs; rehal benchmark --with compares within one run",
+            "\n  intervals do not cover how the machine changed since; rehal benchmark --with compares within one run",
         );
         text
     }
@@ -450,25 +442,42 @@ impl<'m> Compared<'m> {
     }
 }
 
-fn changed(old: &Measured, new: &Measured) -> String {
-    format!(
-        "{}: {:.3} times as long, {} instead of {}",
-        output::escaped(&new.name),
-        new.median_ns / old.median_ns,
-        time(new.median_ns),
-        time(old.median_ns)
-    )
+impl Pair<'_> {
+    fn told(&self) -> String {
+        let Self { old, new, .. } = self;
+        let interval = match self.interval {
+            _ if old.timed_by != new.timed_by => " (measured by another clock)".to_owned(),
+            Some(Interval { low, high }) => format!(" ({low:.3} to {high:.3})"),
+            None => {
+                let [old, new] = [old, new].map(|it| it.processes_ns.len() as u64);
+                format!(" (too few processes: {old} before, {new} now)")
+            }
+        };
+        format!(
+            "{}: {:.3} times as long{interval}, {} instead of {}",
+            output::escaped(&new.name),
+            self.ratio,
+            time(new.median_ns),
+            time(old.median_ns)
+        )
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use rehal_bench::judge::Clock;
     use serde_json::{Value, json};
 
     use super::*;
 
+    /// Eight processes that differ by this fraction; none without it.
     fn measured(name: &str, median_ns: f64, spread: Option<f64>) -> Measured {
-        let interval_ns = spread.map(|it| [median_ns * (1.0 - it), median_ns * (1.0 + it)]);
-        Measured { name: name.into(), median_ns, interval_ns }
+        let at =
+            |spread: f64| (0..8).map(|it| median_ns * (1.0 + spread * (f64::from(it) - 3.5) / 3.5)).collect();
+        Measured {
+            processes_ns: spread.map_or_else(Vec::new, at),
+            ..Measured::new(name.into(), median_ns, Clock::Wall)
+        }
     }
 
     fn line(commit: &str, measured: &[Measured]) -> Value {
@@ -491,48 +500,83 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_slower_by_the_margin_and_apart_is_slower() {
-        let old = ["same", "noisy", "slow", "few", "gone"].map(|name| measured(name, 100.0, Some(0.01)));
+    fn only_what_processes_prove_is_slower() {
+        let old = ["same", "noisy", "slow", "old", "gone"].map(|name| measured(name, 100.0, Some(0.01)));
         let new = [
-            measured("same", 104.0, Some(0.01)),
-            measured("noisy", 120.0, Some(0.3)),
+            measured("same", 102.0, Some(0.01)),
+            measured("noisy", 120.0, Some(0.5)),
             measured("slow", 120.0, Some(0.01)),
-            measured("few", 120.0, None),
+            measured("old", 120.0, None),
             measured("new", 500.0, None),
         ];
         let all = entries(&[line("abc", &old), line("d\nef", &new)]);
         let (old, new) = (&all[..1], &all[1]);
         let found = Compared::new(old, new, 0.05);
-        assert_eq!(found.status(), Some(SLOWER));
-        assert_eq!(
-            found.told(new, 0.05),
-            "note: --against: 4 compared, 1 without an earlier time; 1 of 4 times is slower by more than 5 % than at commit abc\n  \
-             slow: 1.200 times as long, 120 ns instead of 100 ns\n  \
-             few: 1.200 times as long, 120 ns instead of 100 ns, but too few samples for intervals: it cannot be told whether it \
-             is slower\n  \
-             intervals do not cover what differs between runs; rehal benchmark --with compares within one run"
-        );
-        let found = Compared::new(old, new, 0.25);
-        assert_eq!((found.pairs.len(), found.status()), (4, None));
-        assert!(found.told(new, 0.25).contains("; none of 4 times is slower by more than 25 % "));
+        assert_eq!((found.verdict(), found.verdict().status()), (TimingVerdict::Slower, 3));
+        let text = found.told(new, 0.05);
+        let start = "note: --against: 4 compared, 1 without an earlier time; 1 of 4 times is slower by more than 5 % than at \
+                     commit abc\n  slow: 1.200 times as long (1.1";
+        let rest = [
+            "), 120 ns instead of 100 ns\n  it cannot be told of 2:\n    noisy: 1.200 times as long (0.",
+            "\n    old: 1.200 times as long (too few processes: 8 before, 0 now), 120 ns instead of 100 ns\n  intervals",
+        ];
+        assert!(text.starts_with(start) && rest.iter().all(|it| text.contains(it)), "{text}");
+        // It is slower, but not by more than the margin.
+        let slow = &Compared::new(old, new, 0.25).pairs[2];
+        assert_eq!((&*slow.new.name, slow.verdict), ("slow", TimingVerdict::NotSlower));
+        assert_eq!(Compared::new(old, new, 0.2).pairs[2].verdict, TimingVerdict::CannotTell);
         // Vice versa, all medians are lower.
         let (old, new) = (&all[1..], &all[0]);
-        let text = Compared::new(old, new, 0.0).told(new, 0.0);
+        let found = Compared::new(old, new, 0.0);
+        let text = found.told(new, 0.0);
         assert!(
             text.contains("none of 4 times is slower by more than 0 % than at commit d\\nef\n"),
             "{text}"
         );
+        assert_eq!(found.pairs[2].verdict, TimingVerdict::Faster);
     }
 
     #[test]
-    fn without_intervals_or_earlier_times_it_cannot_be_told() {
+    fn without_processes_or_earlier_times_it_cannot_be_told() {
         let of = |name, median_ns, spread| line("c", &[measured(name, median_ns, spread)]);
-        let all = entries(&[of("a", 100.0, None), of("a", 200.0, None), of("b", 1.0, None)]);
-        let status = |old: usize, new: usize| Compared::new(&all[old..=old], &all[new], 0.05).status();
-        assert_eq!((status(0, 1), status(1, 0)), (Some(CANNOT_TELL), None));
-        assert_eq!(status(0, 2), Some(CANNOT_TELL));
+        let all = entries(&[of("a", 100.0, None), of("a", 200.0, Some(0.01)), of("b", 1.0, None)]);
+        let status =
+            |old: usize, new: usize| Compared::new(&all[old..=old], &all[new], 0.05).verdict().status();
+        assert_eq!([status(0, 1), status(1, 0), status(0, 2), status(1, 1)], [4, 4, 4, 0]);
+        let mut other = of("a", 500.0, Some(0.01));
+        other["measured"][0]["timed_by"] = "processor".into();
+        let other = entries(&[other]);
+        let found = Compared::new(&all[1..2], &other[0], 0.05);
+        assert_eq!(found.verdict(), TimingVerdict::CannotTell);
+        assert!(found.told(&other[0], 0.05).contains(" as long (measured by another clock), "));
         let text = Compared::new(&all[..1], &all[2], 0.05).told(&all[2], 0.05);
         assert!(text.starts_with("note: --against: 0 compared, 1 without an earlier time: "), "{text}");
+    }
+
+    /// A report of this many times, of which each process takes up to 6 % more for its placement.
+    fn random(random: &mut fastrand::Rng, count: usize, factor: f64) -> Value {
+        let mut of = |index: usize| {
+            let mut time = || 100.0 * factor * (1.0 + 0.06 * random.f64()) * (1.0 + 0.02 * random.f64());
+            let processes_ns: Vec<f64> = (0..8).map(|_| time()).collect();
+            let median_ns = rehal_bench::stats::median(&processes_ns);
+            Measured { processes_ns, ..Measured::new(format!("f{index}"), median_ns, Clock::Wall) }
+        };
+        line("c", &(0..count).map(&mut of).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_report_of_the_same_is_slower_in_at_most_five_of_a_hundred() {
+        for (count, margin) in [(1, 0.0), (1, 0.05), (30, 0.0), (30, 0.05)] {
+            let mut generator = fastrand::Rng::with_seed(5);
+            let mut is_slower = |factor: f64| {
+                let all =
+                    entries(&[random(&mut generator, count, 1.0), random(&mut generator, count, factor)]);
+                Compared::new(&all[..1], &all[1], margin).verdict() == TimingVerdict::Slower
+            };
+            let wrong = (0..100).filter(|_| is_slower(1.0)).count();
+            let found = (0..100).filter(|_| is_slower(1.25)).count();
+            assert!(wrong <= 5 && found >= 95, "{wrong} and {found} of 100 with {count} times and {margin}");
+        }
     }
 
     #[test]
@@ -550,7 +594,8 @@ mod tests {
         let mut new = now.pop().unwrap();
         new.header.load = Load { average: Some([3.0, 0.0, 0.0]), processors: 2 };
         let found = Compared::new(&now, &new, 0.05);
-        assert_eq!(found.slower.iter().map(|it| &*it.new.name).collect::<Vec<_>>(), ["b"]);
+        let slower = found.of(TimingVerdict::Slower).map(|it| &*it.new.name);
+        assert_eq!(slower.collect::<Vec<_>>(), ["b"]);
         let text = found.told(&new, 0.05);
         assert!(
             text.contains("1 of 2 times is slower by more than 5 % than at commits first, second\n"),

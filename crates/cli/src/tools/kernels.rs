@@ -5,18 +5,22 @@ mod export;
 mod print;
 mod roof;
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rehal_base::{Error, Result, plural};
-use rehal_bench::Pulse;
+use rehal_bench::judge::Clock;
+use rehal_bench::{Pulse, stats};
 use rehal_session::{
-    CaptureFile, CrashReports, DeviceOptions, Kernel, KernelOptions, Kernels, Replay, Roofs, SliceCheck,
-    SliceOptions, watch_buffer,
+    CaptureFile, CrashReports, DeviceOptions, Kernel, KernelOptions, KernelTimes, Kernels, Replay, Roofs,
+    SliceCheck, SliceOptions, watch_buffer,
 };
 
-use super::history::{self, History, Measured};
+use super::history::{self, History};
+use super::processes::{self, Measured, PROCESSES};
 use super::report_format::{self, TableFormat};
 use super::{compare, function_flags, replay_flags, slice};
 use crate::flags::{EXECUTABLE_PLUGIN, Flag, Group, Refusal, time, with_devices};
@@ -122,7 +126,7 @@ const THREADS: Flag<Vec<u32>> = Flag::parsed(
 );
 
 const FAIL_IF_SLOWER: Flag<f64> = compare::margin_flag(
-    "With --against, a kernel is slower if its time is higher by more than this percentage, and the intervals are apart.",
+    "With --against, a kernel is slower if the interval of the ratio is above 1 plus this percentage.",
 );
 
 const EXPORT: Flag<Option<PathBuf>> = Flag::path(
@@ -149,6 +153,7 @@ const REPORT: Group = Group {
         &REPETITIONS,
         &SORT,
         &THREADS,
+        &PROCESSES,
         &FAIL_IF_SLOWER,
         &EXPORT,
         &EXPORT_COMMANDS,
@@ -161,12 +166,12 @@ const REPORT: Group = Group {
 };
 
 /// The flags of [`REPORT`] that are about times.
-const OF_TIMES: [&str; 5] = ["max_time", "repetitions", "sort", "threads", "fail_if_slower"];
+const OF_TIMES: [&str; 6] = ["max_time", "repetitions", "processes", "sort", "threads", "fail_if_slower"];
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     rehal_base::keep_freed_memory();
-    let (export, no_run) = (flags.get(&EXPORT), flags.get(&NO_RUN));
+    let (mut export, no_run) = (flags.get(&EXPORT), flags.get(&NO_RUN));
     if export.is_some() && no_run {
         return Err(Error::invalid_argument("--export needs a replay, which --no_run excludes")
             .advise("give one of them"));
@@ -186,6 +191,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
     let threads = flags.get(&THREADS);
     check_threads(&threads, export.is_some())?;
+    processes::check(flags)?;
     let keep_references = flags.get(&slice::KEEP_REFERENCES);
     let keeps_touched = flags.get(&slice::KEEP);
     for (is_set, name) in [(keep_references, "keep_references"), (!keeps_touched, "keep=bound")] {
@@ -194,11 +200,13 @@ fn run(invocation: &Invocation) -> Result<()> {
                 .advise("name the directory of the slices with --export, or leave it out"));
         }
     }
+    // The first process writes it.
+    export = export.filter(|_| invocation.worker.is_none());
     let mut slicing = SliceOptions::default();
     slicing.watch = keeps_touched.then(|| Arc::new(watch_buffer) as _);
     slicing.keep_references = keep_references;
     slicing.check = SliceCheck::Always;
-    let history = History::open(flags)?;
+    let history = History::open(invocation)?;
     let capture =
         captures::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
@@ -209,7 +217,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     options.max_time = if has_limit { flags.get(&MAX_TIME) } else { Duration::MAX };
     let recording = Recording::for_run(flags, !no_run)?;
     let mut replayed: Option<Replay> = None;
-    let (kernels, commands) = if no_run {
+    let (mut kernels, commands) = if no_run {
         (Kernels::from_plan(&plan, &options)?, Commands::new())
     } else {
         let _reports = CrashReports::install();
@@ -244,6 +252,11 @@ fn run(invocation: &Invocation) -> Result<()> {
         options.pulse = Pulse::default();
         found
     };
+    let mut measured = measured(&kernels);
+    if !kernels.is_interrupted {
+        processes::repeat(invocation, &mut measured)?;
+        set_times(&mut kernels, &measured);
+    }
     let roofs = replayed.as_ref().map(|it| Roofs::kept(it.devices())).unwrap_or_default();
     let list = List::new(&kernels, &roofs, flags.get(&SORT), &commands, export.as_deref());
     let subject = Subject { capture: Some(capture.bytes()), devices: replayed.as_ref().map(Replay::devices) };
@@ -253,7 +266,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
     note_doubts(&kernels, &options, has_limit);
     if !kernels.is_interrupted {
-        history.keep(invocation, &list, measured(&kernels), flags.get(&FAIL_IF_SLOWER), subject)?;
+        history.keep(invocation, &list, measured, flags.get(&FAIL_IF_SLOWER), subject)?;
     }
     match replayed {
         Some(replay) => Recording::of_capture(recording.as_ref(), options.function, || Ok(replay)),
@@ -293,11 +306,36 @@ fn add_scaling(
 
 /// The times that a history compares.
 fn measured(kernels: &Kernels) -> Vec<Measured> {
-    let of = |it: &Kernel| {
-        let name = format!("{} (record #{})", it.name, it.location.ordinal);
-        Some(Measured::new(name, it.time_ns? as f64, it.interval_ns))
+    let clock = match kernels.times {
+        Some(KernelTimes::Device) => Clock::Device,
+        _ => Clock::Wall,
     };
+    let of = |it: &Kernel| Some(Measured::new(name(it), it.time_ns? as f64, clock));
     kernels.kernels.iter().filter_map(of).collect()
+}
+
+fn name(kernel: &Kernel) -> String {
+    let occurrence = match kernel.occurrence {
+        0 => String::new(),
+        number => format!(", occurrence {number}"),
+    };
+    format!("{} (record #{}{occurrence})", kernel.name, kernel.location.ordinal)
+}
+
+/// Sets the times to those of several processes, if there are several.
+fn set_times(kernels: &mut Kernels, measured: &[Measured]) {
+    let of: HashMap<_, _> = measured.iter().map(|it| (&*it.name, it)).collect();
+    let listed = |kernels: &Kernels| kernels.kernels.iter().filter_map(|it| it.time_ns).sum::<u64>();
+    // Of all functions, also of those that are not listed.
+    let others = kernels.total_ns.map(|it| it.saturating_sub(listed(kernels)));
+    for kernel in &mut kernels.kernels {
+        if let Some(it) = of.get(&*name(kernel)).filter(|it| it.processes_ns.len() > 1) {
+            kernel.time_ns = Some(it.median_ns.round() as u64);
+            kernel.interval_ns = stats::median_interval(&it.processes_ns, 0.05);
+        }
+    }
+    kernels.total_ns = others.map(|it| it + listed(kernels));
+    kernels.kernels.sort_by_key(|kernel| Reverse(kernel.time_ns));
 }
 
 /// Says how far the times can be trusted. `has_limit` says whether [`KernelOptions::max_time`] is one.

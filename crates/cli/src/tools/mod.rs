@@ -32,6 +32,7 @@ mod links;
 mod machine;
 mod manual;
 mod parameter_output;
+mod processes;
 mod profile;
 mod profile_compare;
 mod profile_report;

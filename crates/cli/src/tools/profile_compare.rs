@@ -4,45 +4,52 @@ mod comparison;
 mod print;
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
-use rehal_base::{Error, Result, plural};
+use rehal_base::{Context, Error, Result, glob, plural};
 use rehal_session::{FunctionTimes, ProfileFile};
 
-use super::profile;
 use super::report_format::{self, TableFormat};
+use super::{compare, profile};
 use crate::flags::{Flag, Group};
 use crate::report::{self, Subject};
 use crate::{Invocation, Operands, Tool, output};
 use comparison::{Comparison, Side};
 use print::Compared;
 
-/// Also of `rehal compare`.
-pub(super) use print::time;
-
 /// See the [module](self).
 pub const PROFILE_COMPARE: Tool = Tool {
     name: "rehal profile compare",
     verb: "profile compare",
     summary: "compares the times of functions in two device profiles",
-    about: "Prints for each function the mean time of a dispatch before and after, with 95 % intervals, the number of \
-            dispatches, and by how much the function changed the time of all dispatches: the most first. A change is \
-            'noise' if the interval of the ratio of both means includes 1, and 'few' with fewer than 8 dispatches on a \
-            side. These intervals are wider the more functions are compared, so that no function that is the same seems to \
-            have changed, in 95 % of all comparisons. Functions are matched by name, and a function that only one profile has is listed with its whole \
-            time.\n\n\
-            If one profile has more iterations, as after a benchmark that runs for a time, the functions with most of \
+    about: "Prints for each function the median time of a dispatch before and after, the ratio of both with its 95 % interval, \
+            the number of dispatches, and by how much the function changed the time of all dispatches: the most first. Functions \
+            are matched by name, and a function that only one side has is listed with its whole time.\n\n\
+            A side is one profile or several, each of a process of its own: separated by commas, or a pattern in quotes with \
+            * and ? in the name of the file. The memory that a process happens to get may make a function slower by some \
+            percent, so that each profile is one sample, the median of its dispatches: one profile on a side, however long, \
+            proves nothing ('cannot tell'). It takes 4 of each side for one function, 8 for 30, and a difference of more than --margin. Intervals are wider the \
+            more functions are compared, so that no function that is the same is called faster or slower, in 95 % of all \
+            comparisons.\n\n\
+            If a side has more iterations, as after a benchmark that runs for a time, the functions with most of \
             the time were dispatched more often by one factor. Then the time before is multiplied by it, which the \
-            report says. What else the number of dispatches changed is shown apart from what their mean time did.\n\n\
-            An interval covers the variation within a profile, of phases up to a sixth of it, but not that between \
-            runs, which may be larger: compare profiles of the same version first.",
-    operands: Operands::Two { what: "profile", form: "BEFORE.ireeprof AFTER.ireeprof" },
+            report says. What else the number of dispatches changed is shown apart from what their mean time did.",
+    operands: Operands::Two { what: "profile", form: "BEFORE.ireeprof[,...] AFTER.ireeprof[,...]" },
     groups: &[&REPORT],
     examples: &[
-        ("Compare two versions of a model", "{tool} before.ireeprof after.ireeprof"),
+        (
+            "Compare two versions of a model, in processes that run by turns",
+            "for i in 1 2 3 4 5 6 7 8; do for side in before after; do\n  \
+               iree-benchmark-module --module=$side.vmfb --function=main --benchmark_min_time=20x \\\n    \
+                 --device_profiling_mode=host-execution,executable-metadata --device_profiling_output=$side-$i.ireeprof\n\
+             done; done\n\
+             {tool} 'before-*.ireeprof' 'after-*.ireeprof'",
+        ),
         (
             "List the functions that became slower",
-            "{tool} --format=json before.ireeprof after.ireeprof \\\n  \
+            "{tool} --format=json 'before-*.ireeprof' 'after-*.ireeprof' \\\n  \
              | jq -r '.functions[] | select(.verdict==\"slower\") | [.change_ns, .ratio, .name] | @tsv'",
         ),
         ("Open it as a spreadsheet", "{tool} --format=csv before.ireeprof after.ireeprof > change.csv"),
@@ -57,14 +64,21 @@ const FORMAT: Flag<TableFormat> = report_format::table_flag(
     "text: a table for people. json: an object. csv: a line per function. Times of json and csv are in nanoseconds.",
 );
 
-const REPORT: Group = Group { title: "Report", flags: &[&FORMAT] };
+const MARGIN: Flag<f64> = compare::percent_flag(
+    "margin",
+    "5%",
+    "What is faster or slower is proved to be so by more than this: the machine itself changes by some percent within minutes. \
+     Name a smaller one for profiles that were recorded by turns.",
+);
+
+const REPORT: Group = Group { title: "Report", flags: &[&MARGIN, &FORMAT] };
 
 fn run(invocation: &Invocation) -> Result<()> {
     let mut sides = invocation.files().iter().map(|path| side(path)).collect::<Result<Vec<_>>>()?.into_iter();
     let (Some(before), Some(after)) = (sides.next(), sides.next()) else {
         unreachable!("the tool has two operands");
     };
-    let comparison = Comparison::from_sides(before, after);
+    let comparison = Comparison::from_sides(before, after, invocation.flags.get(&MARGIN));
     let report = Compared::new(&comparison);
     match invocation.flags.get(&FORMAT) {
         TableFormat::Report(format) => invocation.print(&report, format, Subject::default()),
@@ -76,17 +90,50 @@ fn run(invocation: &Invocation) -> Result<()> {
 pub(super) fn reports(profile: &ProfileFile) -> Result<[String; 3]> {
     let functions = profile.dispatch_times()?.functions;
     let side = || Side::new(vec![("profile".into(), functions.clone())]);
-    let comparison = Comparison::from_sides(side(), side());
+    let comparison = Comparison::from_sides(side(), side(), 0.0);
     let [text, json] = report::formats(&Compared::new(&comparison))?;
     Ok([text, json, print::csv(&comparison)])
 }
 
-/// The profiles of a side, whose paths are separated by commas.
-fn side(paths: &Path) -> Result<Side> {
-    use std::os::unix::ffi::OsStrExt;
-    let paths = paths.as_os_str().as_bytes().split(|byte| *byte == b',');
-    let paths = paths.map(|path| Path::new(OsStr::from_bytes(path)));
-    Ok(Side::new(paths.map(times).collect::<Result<_>>()?))
+/// The profiles of a side: paths that are separated by commas, unless a file has this path as a whole.
+fn side(operand: &Path) -> Result<Side> {
+    let paths = match operand.exists() {
+        true => vec![operand.to_owned()],
+        false => {
+            let parts = operand.as_os_str().as_bytes().split(|byte| *byte == b',');
+            let parts = parts.map(|part| matching(Path::new(OsStr::from_bytes(part))));
+            parts.collect::<Result<Vec<_>>>().context(|| format!("'{}'", operand.display()))?.concat()
+        }
+    };
+    for (index, path) in paths.iter().enumerate() {
+        if paths[..index].contains(path) {
+            let message = format!("'{}' is named twice: a process is one sample", path.display());
+            return Err(Error::invalid_argument(message).advise("name each profile once"));
+        }
+    }
+    Ok(Side::new(paths.iter().map(|path| times(path)).collect::<Result<_>>()?))
+}
+
+/// The files of a pattern, by name; a path without `*` and `?` is itself.
+fn matching(path: &Path) -> Result<Vec<PathBuf>> {
+    let Some(name) = path.file_name() else {
+        let message = format!("'{}' is not the path of a profile", path.display());
+        return Err(Error::invalid_argument(message).advise("separate paths by one comma"));
+    };
+    if path.exists() || !name.as_bytes().iter().any(|byte| b"*?".contains(byte)) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let entries = fs::read_dir(directory.unwrap_or(Path::new(".")));
+    let entries = entries.map_err(|error| Error::io("listing its directory", &error))?;
+    let names = entries.filter_map(|it| Some(it.ok()?.file_name()));
+    let mut names: Vec<_> = names.filter(|it| glob::matches_bytes(name.as_bytes(), it.as_bytes())).collect();
+    names.sort();
+    match names.is_empty() {
+        true => Err(Error::not_found(format!("no file matches '{}'", path.display()))
+            .advise("name profiles, or a pattern with * and ? in the name of the file")),
+        false => Ok(names.iter().map(|it| directory.map_or_else(|| it.into(), |of| of.join(it))).collect()),
+    }
 }
 
 /// A profile: its path, and the times of its functions.

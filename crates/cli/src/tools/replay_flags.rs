@@ -175,7 +175,7 @@ pub(crate) fn prepare_each(
     Ok((orders.iter().map(prepare).collect::<Result<_>>()?, reports))
 }
 
-/// A replay as the options say, and one with more substitutions, on the same devices. Both keep their
+/// Two replays as the options say, each with more substitutions, on the same devices. Both keep their
 /// executables: code that one side loads in each run would disturb what is timed next to it.
 pub(crate) struct Sides {
     plan: Arc<Plan>,
@@ -198,21 +198,20 @@ impl Sides {
     }
 }
 
-/// The same, of both sides.
+/// The same, of both sides, with the substitutions of each.
 pub(crate) fn prepare_with(
     options: &Options,
     plan: Arc<Plan>,
-    with: &[Substitution],
+    of_sides: [&[Substitution]; 2],
 ) -> Result<(Sides, CrashReports)> {
     let reports = CrashReports::install();
-    let mut captured = options.replay.clone().keeps_executables(true);
+    let both = options.replay.clone().keeps_executables(true);
     let devices = options.devices.open()?;
     let open = || Ok(devices.clone());
-    let lists = [&captured.substitutions[..], with];
-    let [both, mut added] = options.compiler.resolve_both(lists, &plan, &open)?;
-    captured.substitutions = both;
-    let mut replaced = captured.clone();
-    replaced.substitutions.append(&mut added);
+    let lists = [&both.substitutions[..], of_sides[0], of_sides[1]];
+    let [of_both, captured, replaced] = options.compiler.resolve_each(lists, &plan, &open)?;
+    let [captured, replaced] =
+        [captured, replaced].map(|it| both.clone().substitutions([&of_both[..], &it].concat()));
     let sides = Sides { plan, devices, captured, replaced };
     sides.replay(Side::Captured)?;
     sides.replay(Side::Replaced)?;

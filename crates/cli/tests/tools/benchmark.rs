@@ -1,6 +1,7 @@
 //! `iree-benchmark-replay`: names, reports, scopes.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::common::{Scratch, capture, command, fail, fixture, print, ran, run, write_kernel};
@@ -383,6 +384,38 @@ fn a_replacement_is_measured_in_the_whole_and_in_each_function() {
     assert_eq!(same.count(), 4, "{text:?}");
 }
 
+/// Of the two, one takes a long time.
+#[test]
+fn two_replacements_of_a_function_are_compared_with_each_other() {
+    let scratch = Scratch::new();
+    let [fast, slow] = ["fast.c", "slow.c"].map(|name| scratch.path(name));
+    write_kernel(&fast, &mlp(), MATMUL, "");
+    write_kernel(&slow, &mlp(), MATMUL, SLOW);
+    let path = mlp();
+    let ran = |baseline: &Path, with: &Path| {
+        let flags = [("baseline", baseline), ("with", with)];
+        let flags = flags.map(|(flag, path)| format!("--{flag}={MATMUL}={}", path.display()));
+        let words = ["rehal", "benchmark", "--device=local-sync", "--precision=50%", "--max_time=4s"];
+        run(&[&words[..], &[&flags[0], &flags[1], &path]].concat())
+    };
+    for (baseline, with, verdict, status) in [(&slow, &fast, "faster", 0), (&fast, &slow, "slower", 3)] {
+        let measured = ran(baseline, with);
+        assert_eq!(measured.status, Some(status), "{measured:?}");
+        let compared = format!("compared with function or executable '{MATMUL}': {}\n", baseline.display());
+        let line = measured.stdout.lines().find(|line| line.ends_with(MATMUL)).unwrap();
+        assert!(
+            measured.stdout.contains(&compared) && measured.stdout.contains(" baseline "),
+            "{measured:?}"
+        );
+        assert!(line.contains(&format!(" {verdict} ")), "{line}");
+    }
+    // The same code on both sides has no verdict.
+    let same = ran(&slow, &slow);
+    assert!(same.stdout.contains(" the same code ") && !same.stdout.contains("Error"), "{same:?}");
+    let missing = ran(&scratch.path("none.c"), &fast);
+    assert!(missing.status == Some(1) && missing.stderr.contains("none.c"), "{missing:?}");
+}
+
 #[test]
 fn flags_that_mean_nothing_for_a_replacement_are_refused() {
     let path = mlp();
@@ -390,6 +423,8 @@ fn flags_that_mean_nothing_for_a_replacement_are_refused() {
     for (flags, expected) in [
         (&["--max_time=1s"][..], "--max_time needs --with"),
         (&["--fail_if_slower=1%"], "--fail_if_slower needs --with"),
+        (&["--baseline=all=x.so"], "--baseline needs --with"),
+        (&["--with=all=x.so", "--processes=2"], "--processes has no effect with --with"),
         (&["--with=all=x.so", ONCE], "--benchmark_min_time has no effect with --with"),
         (&["--with=all=x.so", "--replay_cache=cold"], "--replay_cache=cold has no effect with --with"),
         (&["--with=all=x.so", "--replay_order=both"], "--replay_order=both has no effect with --with"),
@@ -472,23 +507,112 @@ fn a_history_is_compared_with_the_last_times_of_the_same_machine() {
         // As if everything had taken a nanosecond before, also after a line that was truncated.
         let mut last = last();
         assert!(last["header"]["capture_digest"].is_string(), "{last}");
-        for (interval, status, expected) in [
-            (Value::from([1, 1]), Some(3), " slower by more than 5 % than at commit "),
-            (Value::Null, Some(4), "too few samples for intervals"),
+        for (processes, status, expected) in [
+            (Value::from([1; 8]), Some(3), " slower by more than 5 % than at commit "),
+            (Value::from([0; 0]), Some(4), " (too few processes: 0 before, 8 now), "),
         ] {
             for measured in last["measured"].as_array_mut().unwrap() {
+                assert_eq!(measured["processes_ns"].as_array().unwrap().len() % 8, 0, "{measured}");
                 measured["median_ns"] = 1.into();
-                measured["interval_ns"] = interval.clone();
+                measured["processes_ns"] = processes.clone();
             }
             let fast = scratch.file("fast.jsonl", format!("{}{last}\n{{\"head", text()));
             let slower = ran(&[&format!("--against={fast}")]);
             assert_eq!(slower.status, status, "{slower:?}");
             assert!(slower.stderr.contains(&format!("note: --against: {count} compared, 0 ")), "{slower:?}");
-            assert!(slower.stderr.contains(" times as long, "), "{slower:?}");
+            assert!(slower.stderr.contains(" times as long ("), "{slower:?}");
             assert!(slower.stderr.contains(expected), "{slower:?}");
             assert!(slower.stderr.contains("note: --against: skipped: line "), "{slower:?}");
         }
     }
+}
+
+/// Each has its own samples, also of a tool that is called by the reference's name.
+#[test]
+fn a_measurement_is_repeated_in_processes() {
+    let scratch = Scratch::new();
+    let (path, out) = (mlp(), scratch.path("out.json"));
+    let module = format!("--module={}", fixture("modules/add4.vmfb"));
+    let add = ["--function=add", "--input=4xf32=1", "--input=4xf32=2"];
+    let out_flag = format!("--benchmark_out={}", out.display());
+    for words in [
+        &["rehal", "benchmark", &path][..],
+        &["iree-benchmark-replay", &path, &out_flag],
+        &["iree-benchmark-module", &module, add[0], add[1], add[2]],
+    ] {
+        let ran = run(&[words, &["--device=local-sync", "--processes=3", ONCE]].concat());
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        // What other processes print is not shown.
+        assert_eq!(ran.stdout.matches("BM_").count(), 1, "{ran:?}");
+        assert!(ran.stderr.contains(" of 3 processes; from "), "{ran:?}");
+    }
+    let report: Value = serde_json::from_slice(&std::fs::read(&out).unwrap()).unwrap();
+    assert_eq!(report["benchmarks"].as_array().map(Vec::len), Some(1), "{report}");
+
+    let history = scratch.path("history.jsonl");
+    let kept = format!("--history={}", history.display());
+    for (words, count) in [
+        (&["rehal", "kernels", "--repetitions=3", "--processes=2"][..], 2),
+        (&["rehal", "kernels", "--repetitions=3", "--processes=1"], 1),
+        (&["rehal", "benchmark", ONCE], 8),
+    ] {
+        let ran = run(&[words, &["--device=local-sync", &kept, &path]].concat());
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let text = std::fs::read_to_string(&history).unwrap();
+        let line: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        for measured in line["measured"].as_array().unwrap() {
+            let times = measured["processes_ns"].as_array().unwrap();
+            assert_eq!(times.len(), count, "{line}");
+            let distinct = times.iter().map(|it| it.as_f64().unwrap().to_bits());
+            let distinct: std::collections::HashSet<_> = distinct.collect();
+            // A time of a process of its own, and not of another one again. Kernels are in nanoseconds.
+            assert!(words[1] == "kernels" || distinct.len() > 1, "{line}");
+            let clock = if words[1] == "kernels" { "device" } else { "processor" };
+            assert_eq!(measured["timed_by"], clock, "{line}");
+        }
+        let settings = line["settings"].to_string();
+        assert!(!settings.contains("processes"), "{settings}");
+    }
+}
+
+#[test]
+fn several_processes_cannot_write_one_file() {
+    let scratch = Scratch::new();
+    let (path, file) = (mlp(), scratch.path("profile"));
+    let profile = format!("--device_profiling_output={}", file.display());
+    let mode = "--device_profiling_mode=host-execution";
+    let history = format!("--history={}", scratch.path("history").display());
+    for flags in [&["--processes=2"][..], &[&*history]] {
+        let stderr = fail(&[&["rehal", "benchmark", mode, &*profile, &*path], flags].concat());
+        assert!(stderr.contains("--device_profiling_output is for one process"), "{stderr}");
+        assert!(stderr.contains("try: leave it out, or give --processes=1"), "{stderr}");
+    }
+    assert!(!file.exists());
+    for count in ["0", "x", "1001", "-1"] {
+        let stderr = fail(&["rehal", "benchmark", &format!("--processes={count}"), &path]);
+        assert!(stderr.contains("a number of processes from 1 to 1000"), "{stderr}");
+    }
+}
+
+/// What the first process measured has been printed.
+#[test]
+fn an_error_of_another_process_is_one_of_the_tool() {
+    let scratch = Scratch::new();
+    let path = scratch.file("capture", std::fs::read(mlp()).unwrap());
+    let words = ["benchmark", "--device=local-sync", "--processes=1000", ONCE, &path];
+    let mut tool = command("rehal");
+    let tool = tool.args(words).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut tool = tool.spawn().unwrap();
+    let mut line = [0];
+    std::io::Read::read_exact(tool.stdout.as_mut().unwrap(), &mut line).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let ran = ran(tool.wait_with_output().unwrap());
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(
+        ran.stderr.contains("ABORTED; it ended with status 1 without a time: ")
+            && ran.stderr.contains(" of 1000"),
+        "{ran:?}"
+    );
 }
 
 #[test]

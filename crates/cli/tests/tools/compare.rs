@@ -107,7 +107,7 @@ fn a_right_kernel_is_timed() {
             "{part}: {ran:?}"
         );
     }
-    assert!(ran.stdout.contains(" batches; stopped because the interval is narrow enough after "), "{ran:?}");
+    assert!(ran.stdout.contains(" clock; stopped because the interval is narrow enough after "), "{ran:?}");
     assert!(lines.len() < 24, "a screen");
 
     let ran = compare(&[&with(&source), "--format=json", "--cache=warm"]);
@@ -119,7 +119,7 @@ fn a_right_kernel_is_timed() {
     assert_eq!(candidate["after_timing"]["outcome"], "same");
     let timings = candidate["timings"].as_array().unwrap();
     assert_eq!((timings.len(), &timings[0]["cache"]), (1, &"warm".into()));
-    assert_eq!((&timings[0]["timed_by"], &timings[0]["stopped"]), (&"device".into(), &"precision".into()));
+    assert_eq!((&timings[0]["timed_by"], &timings[0]["stopped"]), (&"processor".into(), &"precision".into()));
     let pairs = ["pair_count", "preempted_pair_count"].map(|it| timings[0][it].as_u64().unwrap());
     assert!(timings[0]["batch_count"].as_u64() >= Some(8) && pairs[0] + pairs[1] >= 40, "{report}");
     assert_eq!(timings[0]["margin"], 0.05);

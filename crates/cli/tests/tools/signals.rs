@@ -395,6 +395,26 @@ fn interrupted_benchmarks_are_printed() {
     }
 }
 
+/// The one that measures is in a process group of its own.
+#[test]
+fn interrupted_processes_end_with_the_tool() {
+    let (terminal, side) = open_terminal();
+    let (scratch, add) = (Scratch::new(), capture("add4.add.local-sync"));
+    let history = scratch.path("history");
+    let mut tool = command("rehal");
+    tool.args(["benchmark", "--device=local-sync", "--processes=1000", "--benchmark_min_time=1x", &add]);
+    tool.arg(format!("--history={}", history.display()));
+    let child = tool.stdout(Stdio::piped()).stderr(side).spawn().unwrap();
+    drop(tool);
+    let mut terminal = File::from(terminal);
+    until_shown(&mut terminal, "processes ");
+    send(2, &child);
+    until_shown(&mut terminal, "CANCELLED; interrupted: what was measured is not kept");
+    // Its pipe is closed, so that no process keeps it.
+    let ended = ran(child.wait_with_output().unwrap());
+    assert!(ended.status == Some(1) && !history.exists(), "{ended:?}");
+}
+
 #[test]
 fn interrupted_comparisons_of_replays_are_printed() {
     let (scratch, add) = (Scratch::new(), capture("add4.add.local-sync"));

@@ -23,6 +23,7 @@ from ._buffers import Buffer
 from ._capture import Capture, diff, path_of
 from ._columns import Records
 from ._errors import Crash, Error
+from ._judge import Judgment, judge
 from ._program import Function, Program, load, record, run
 from ._replay import Dispatch, Executable, HostRead, State
 from ._report import (
@@ -68,6 +69,7 @@ __all__ = [
     "Function",
     "HostRead",
     "Info",
+    "Judgment",
     "Kernels",
     "Node",
     "Profile",
@@ -93,6 +95,7 @@ __all__ = [
     "executables",
     "executors",
     "info",
+    "judge",
     "kernels",
     "load",
     "open",

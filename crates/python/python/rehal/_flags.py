@@ -131,6 +131,11 @@ _G1: Options = {
         "_Integer",
         "Verbosity of the log on standard error",
     ),
+    "processes": (
+        "_Text",
+        "Measures in so many processes, one after the other, with all limits for each: the memory "
+        "that a process happens to get may make it slower by some percent",
+    ),
 }
 
 _G2: Options = {
@@ -139,6 +144,11 @@ _G2: Options = {
         "Measures replays with this replacement and without it, by turns, instead of a benchmark: "
         "the ratio of the scope of --replay_scope, by default execute if there is one, else of "
         "whole replays, without the loading of executables; and of each function, with intervals",
+    ),
+    "baseline": (
+        "_Path | Sequence[_Path]",
+        "With --with, what it is compared with has this replacement instead of the captured code: "
+        "two replacements of a function are compared with each other",
     ),
     "fail_if_slower": (
         "_Text",
@@ -164,12 +174,14 @@ _G2: Options = {
 _G3: Options = {
     "history": (
         "_Path",
-        "Appends the report to this file, as JSON on a line, with what it was measured on",
+        "Appends the report to this file, as JSON on a line, with what it was measured on, and "
+        "each time in each of the processes that measure it",
     ),
     "against": (
         "_Path",
         "Compares each time with the last one of its name in this file, which --history has "
-        "written, of the same capture, host, CPU, devices and flags",
+        "written, of the same capture, host, CPU, devices and flags: several processes with "
+        "several, with an interval that is corrected for the number of times",
     ),
 }
 
@@ -589,15 +601,15 @@ _G18: Options = {
         "_Text",
         "Times so many replays, instead of until the order of the first ten kernels is stable",
     ),
-    "threads": (
+    "processes": (
         "_Text",
-        "Also measures the kernels on local-task with each of these numbers of workers: how much "
-        "faster they are, the CPU time of all threads, and how evenly it is shared",
+        "Measures in so many processes, one after the other, with all limits for each: the memory "
+        "that a process happens to get may make it slower by some percent",
     ),
     "fail_if_slower": (
         "_Text",
-        "With --against, a kernel is slower if its time is higher by more than this percentage, "
-        "and the intervals are apart",
+        "With --against, a kernel is slower if the interval of the ratio is above 1 plus this "
+        "percentage",
     ),
     "export": (
         "_Path",

@@ -42,9 +42,11 @@ class _G1(TypedDict, total=False):
     benchmark_perf_counters: _Text | None
     benchmark_summary: bool | None
     v: _Integer | None
+    processes: _Text | None
 
 class _G2(TypedDict, total=False):
     with_: _Path | Sequence[_Path] | None
+    baseline: _Path | Sequence[_Path] | None
     fail_if_slower: _Text | None
     precision: _Text | None
     max_time: _Text | None
@@ -165,6 +167,7 @@ class _G18(TypedDict, total=False):
     max_time: _Text | None
     repetitions: _Text | None
     threads: _Text | None
+    processes: _Text | None
     fail_if_slower: _Text | None
     export: _Path | None
     export_commands: bool | None

@@ -6,6 +6,7 @@ use rehal_base::{Error, HostMemory, Result, StatusCode};
 use rehal_bench::judge::{
     self, Batch, Clock, Flow, JudgeOptions, Judgment, PartTiming, Parts, Sample, Side, Subject,
 };
+use rehal_hal::DeviceGroup;
 use rehal_hal::profile::{now_ns, process_cpu_ns, resolution_ns};
 use rehal_replay::Replay;
 use rehal_tune::{DispatchSpans, RunningCode, displace};
@@ -81,6 +82,11 @@ pub fn compare_replays(
     let mut functions: Vec<_> = named.map(timing).collect();
     functions.sort_by(|one, other| other.timing.captured.ns.total_cmp(&one.timing.captured.ns));
     Ok(ReplayComparison { whole, functions, times })
+}
+
+/// What measures the dispatches of these devices.
+pub fn dispatch_clock(devices: &DeviceGroup) -> Clock {
+    DispatchSpans::begin(devices).clock()
 }
 
 /// Both sides, at a place in memory.

@@ -105,7 +105,8 @@ fn a_program_runs_what_replaces_its_executables() {
 
 #[test]
 fn what_cannot_replace_an_executable_of_a_program_is_refused() {
-    let (code, report) = error(results(add4(), named("add_dispatch_0_elementwise_5_f32", "add4_swapped.elf")));
+    let (code, report) =
+        error(results(add4(), named("add_dispatch_0_elementwise_5_f32", "add4_swapped.elf")));
     assert_eq!(code, StatusCode::NotFound);
     assert!(report.contains(&format!("did you mean {FUNCTION}?")), "{report}");
     let (code, report) = error(results(add4(), replaced(Selector::Id(7), "add4_swapped.elf")));

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_base::{Error, Range, Result, alternatives, plural};
+use rehal_bench::judge::time;
 use rehal_bench::stats::Interval;
 use rehal_hal::FunctionInfo;
 
@@ -211,16 +212,18 @@ impl ObservedShape {
     fn described(&self) -> String {
         let mut text = plural(self.count, "dispatch");
         if let Some(time_ns) = self.time_ns {
-            let each = |ns: f64| ns / 1e3 / self.count.max(1) as f64;
-            let _ = write!(text, " of {:.1} us", each(time_ns as f64));
+            let each = |ns: f64| time(ns / self.count.max(1) as f64);
+            let _ = write!(text, " of {}", each(time_ns as f64));
             text.push_str(&match (self.sample_count, self.interval_ns) {
                 (0 | 1, _) => " in one replay".into(),
                 (samples, None) => format!(" (lower quartile of {samples} replays)"),
-                (samples, Some(Interval { low, high })) => format!(
-                    " (lower quartile of {samples} replays, 95 % interval {:.1} to {:.1} us)",
-                    each(low),
-                    each(high)
-                ),
+                (samples, Some(Interval { low, high })) => {
+                    format!(
+                        " (lower quartile of {samples} replays, 95 % interval {} to {})",
+                        each(low),
+                        each(high)
+                    )
+                }
             });
         }
         let _ = write!(text, ", the first of record #{}: ", self.record);

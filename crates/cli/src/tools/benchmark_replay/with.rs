@@ -11,14 +11,15 @@ use rehal_session::{
 use serde::Serialize;
 
 use super::{CACHE, Cache, FAST_FORWARD, ORDER, Orders, SCOPE, scope_of_slice, times_dispatch};
-use crate::flags::{Access, Flag, Flags, Group, List};
+use crate::flags::{Access, Flag, Flags, Group, List, NamedFile};
 use crate::kernel_recording::Recording;
 use crate::output::escaped;
 use crate::report::{Format, Report, Subject};
 use crate::table::{Column, Layout, Table};
-use crate::tools::profile_compare::time;
+use crate::tools::processes::PROCESSES;
 use crate::tools::{compare, history, replay_flags, report_format};
 use crate::{Invocation, advice, captures, interrupts, profiling, progress};
+use rehal_bench::judge::time;
 
 pub(super) const WITH: List<Substitution> = List::parsed(
     "with",
@@ -29,13 +30,28 @@ pub(super) const WITH: List<Substitution> = List::parsed(
      --replay_scope, by default execute if there is one, else of whole replays, without the loading of executables; and of each \
      function, with intervals. What it computes is not checked: rehal verify does that. WHICH and PATH are \
      those of --replay_executable_substitution, whose replacements are on both sides; WHICH may also be a part of a name that no \
-     other function has, or a pattern that only one matches. May be repeated. Exit status 0 if it is \
+     other function has, or a pattern that only one matches. --baseline names replacements of the other side. May be repeated. Exit \
+     status 0 if it is \
      proved to be not slower than --fail_if_slower allows, 3 if it is slower, 4 if that cannot be told.",
 )
-.files(|substitution, _| match &substitution.replacement.code {
-    Code::File(path) => vec![Access::Read.to(path)],
-    Code::Bytes(_) => Vec::new(),
-});
+.files(read);
+
+pub(super) const BASELINE: List<Substitution> = List::parsed(
+    "baseline",
+    "WHICH[@FORMAT]=PATH",
+    "WHICH[@FORMAT]=PATH",
+    |value| Ok(Substitution::parse(value)?),
+    "With --with, what it is compared with has this replacement instead of the captured code: two replacements of a function are \
+     compared with each other. WHICH and PATH are those of --with. May be repeated.",
+)
+.files(read);
+
+fn read(substitution: &Substitution, _: &Flags) -> Vec<NamedFile> {
+    match &substitution.replacement.code {
+        Code::File(path) => vec![Access::Read.to(path)],
+        Code::Bytes(_) => Vec::new(),
+    }
+}
 
 const FORMAT: Flag<Format> = report_format::flag(
     "text: a screen. json: an object. Only with --with; --benchmark_format is that of benchmarks.",
@@ -43,19 +59,27 @@ const FORMAT: Flag<Format> = report_format::flag(
 
 pub(super) const FAIL_IF_SLOWER: Flag<f64> = compare::margin_flag(
     "With --with, replays are not slower if the interval of their ratio ends below 1 plus this percentage. With --against, a \
-     benchmark is slower if its median is higher by more than this percentage, and the intervals are apart.",
+     benchmark is slower if the interval of the ratio is above 1 plus this percentage.",
 );
 
 pub(super) const COMPARISON: Group = Group {
     title: "Before and after",
-    flags: &[&WITH, &FAIL_IF_SLOWER, &compare::PRECISION, &compare::MAX_TIME, &compare::SEED, &FORMAT],
+    flags: &[
+        &WITH,
+        &BASELINE,
+        &FAIL_IF_SLOWER,
+        &compare::PRECISION,
+        &compare::MAX_TIME,
+        &compare::SEED,
+        &FORMAT,
+    ],
 };
 
 /// The scope of the calls of a program, as IREE's tools and ours name it: the default.
 const CALLS: &str = "execute";
 
 /// The flags of [`COMPARISON`] that say how to compare.
-const OF_COMPARISON: [&str; 4] = ["precision", "max_time", "seed", "format"];
+const OF_COMPARISON: [&str; 5] = ["baseline", "precision", "max_time", "seed", "format"];
 
 /// Refuses flags that would have no effect.
 pub(super) fn check(flags: &Flags) -> Result<()> {
@@ -74,7 +98,7 @@ pub(super) fn check(flags: &Flags) -> Result<()> {
     let refuse = |what: &str, advice: &str| {
         Err(Error::invalid_argument(format!("{what} has no effect with --with")).advise(advice))
     };
-    if let Some(name) = flags.changed(|name| name.starts_with("benchmark_")) {
+    if let Some(name) = flags.changed(|name| name == PROCESSES.name() || name.starts_with("benchmark_")) {
         return refuse(
             &format!("--{name}"),
             "leave it out: --max_time and --precision say how long to measure",
@@ -116,13 +140,14 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
             .advise(|| "name one of them with --replay_scope=NAME, or omit the flag to time whole replays")?;
     }
     let recording = Recording::checked(flags)?;
-    let mut with = flags.list(&WITH);
-    let unresolved = resolve(&mut with, &plan)?;
-    let prepared = replay_flags::prepare_with(options, plan, &with);
+    let (mut with, mut baseline) = (flags.list(&WITH), flags.list(&BASELINE));
+    let unresolved = [("with", resolve(&mut with, &plan)?), ("baseline", resolve(&mut baseline, &plan)?)];
+    let unresolved = unresolved.iter().flat_map(|(flag, errors)| errors.iter().map(move |it| (flag, it)));
+    let prepared = replay_flags::prepare_with(options, plan, [&baseline, &with]);
     // An executable may have the name.
-    let (sides, _reports) = unresolved.iter().fold(prepared, |prepared, error| {
+    let (sides, _reports) = unresolved.fold(prepared, |prepared, (flag, error)| {
         let advice = advice::of(error).map(|it| format!("; {it}")).unwrap_or_default();
-        prepared.context(|| format!("--with: {}{advice}", error.message()))
+        prepared.context(|| format!("--{flag}: {}{advice}", error.message()))
     })?;
     let mut judging = JudgeOptions::default();
     judging.precision = flags.get(&compare::PRECISION);
@@ -135,7 +160,7 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
     judging.pulse = Pulse::default();
     let comparison = comparison.context(|| captures::place(&capture))?;
     let subject = Subject { capture: Some(capture.bytes()), devices: Some(&sides.devices) };
-    let compared = Compared::new(&comparison, &with, scope.as_deref());
+    let compared = Compared::new(&comparison, [&baseline, &with], scope.as_deref());
     invocation.print(&compared, flags.get(&FORMAT), subject)?;
     invocation.set_status(comparison.whole.verdict().status());
     Recording::of_capture(recording.as_ref(), None, || sides.replay(Side::Captured))
@@ -160,6 +185,8 @@ fn resolve(with: &mut [Substitution], plan: &Plan) -> Result<Vec<Error>> {
 #[derive(Serialize)]
 struct Compared<'a> {
     with: Vec<String>,
+    /// What the other side has instead of the captured code.
+    baseline: Vec<String>,
     /// The scope that is timed; null for whole replays.
     scope: Option<&'a str>,
     #[serde(flatten)]
@@ -216,7 +243,11 @@ fn told(verdict: Option<TimingVerdict>) -> &'static str {
 }
 
 impl<'a> Compared<'a> {
-    fn new(comparison: &'a ReplayComparison, with: &[Substitution], scope: Option<&'a str>) -> Self {
+    fn new(
+        comparison: &'a ReplayComparison,
+        [baseline, with]: [&[Substitution]; 2],
+        scope: Option<&'a str>,
+    ) -> Self {
         let whole = &comparison.whole;
         let [captured_ns, replaced_ns] =
             whole.parts.first().map_or([0.0; 2], |it| [it.captured.ns, it.replaced.ns]);
@@ -233,6 +264,7 @@ impl<'a> Compared<'a> {
         };
         Self {
             with: with.iter().map(described).collect(),
+            baseline: baseline.iter().map(described).collect(),
             scope,
             whole: Ratio {
                 verdict: Some(whole.verdict()),
@@ -290,8 +322,11 @@ impl Report for Compared<'_> {
         for with in &self.with {
             let _ = writeln!(text, "{}", escaped(with));
         }
+        for baseline in &self.baseline {
+            let _ = writeln!(text, "compared with {}", escaped(baseline));
+        }
         let what = self.scope.map_or_else(|| "replay".into(), |scope| format!("scope {}", escaped(scope)));
-        let _ = writeln!(text, "{what}: {}", compare::ratio(self.judgment, false, "captured"));
+        let _ = writeln!(text, "{what}: {}", compare::ratio(self.judgment, false, self.base()));
         for line in compare::measured(self.judgment) {
             let _ = writeln!(text, "  {line}");
         }
@@ -306,13 +341,18 @@ impl Report for Compared<'_> {
 }
 
 impl Compared<'_> {
+    /// The side that is compared with.
+    fn base(&self) -> &'static str {
+        if self.baseline.is_empty() { "captured" } else { "baseline" }
+    }
+
     fn add_functions(&self, text: &mut String, layout: Layout) {
         let Some(timed_by) = self.timed_by else { return };
         let columns = [
             Column::right("ratio"),
             Column::right("95 % interval"),
             Column::right("time"),
-            Column::right("captured"),
+            Column::right(self.base()),
             Column::right("count").optional(1),
             Column::left("verdict"),
             Column::names("function"),

@@ -18,8 +18,8 @@ use super::report::{CandidateReport, Outcome};
 use crate::output::escaped;
 use crate::report::Report;
 use crate::table::{Column, Layout, Table};
-use crate::tools::profile_compare::time;
 use crate::tools::verify;
+use rehal_bench::judge::time;
 
 /// The verdict on the same code, byte for byte.
 pub(in crate::tools) const SAME_CODE: &str = "the same code";

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use rehal_base::Result;
+use rehal_bench::judge::time;
 use rehal_session::{BytesSource, KernelRoof, Plan, Roofs};
 use serde_json::{Value, json};
 
 use super::report::CandidateReport;
 use crate::Invocation;
-use crate::tools::profile_compare::time;
 
 /// Shapes whose roof is determined: each is performed once more.
 const MAX_SHAPES: usize = 10;

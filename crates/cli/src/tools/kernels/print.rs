@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_base::plural;
+use rehal_bench::judge::time;
 use rehal_session::{
     Interval, Kernel, KernelBinding, KernelProcessor, KernelScaling, KernelTimes, Kernels, Roofs,
 };
@@ -447,15 +448,6 @@ fn share(kernels: &Kernels, kernel: &Kernel) -> Option<f64> {
 
 pub(super) fn optional<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
-}
-
-pub(super) fn time(ns: f64) -> String {
-    match ns {
-        ..1e3 => format!("{ns:.0} ns"),
-        ..1e6 => format!("{:.2} us", ns / 1e3),
-        ..1e9 => format!("{:.2} ms", ns / 1e6),
-        _ => format!("{:.2} s", ns / 1e9),
-    }
 }
 
 #[cfg(test)]

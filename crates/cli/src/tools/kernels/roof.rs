@@ -1,9 +1,10 @@
 //! How near kernels come to the roof of their device: order, columns and fields of the list.
 
+use rehal_bench::judge::time;
 use rehal_session::{BytesSource, Kernel, KernelRoof, Roofs};
 use serde::Serialize;
 
-use super::print::{Row, optional, time};
+use super::print::{Row, optional};
 use crate::table::Column;
 
 /// What kernels are sorted by.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rehal_bench::judge::judge_processes;
+use rehal_bench::judge::{TimingVerdict, judge_processes};
 use rehal_bench::stats::{self, Interval};
 use rehal_session::{FunctionTimes, TimedBy};
 use serde::Serialize;
@@ -33,7 +33,7 @@ struct Function {
     profiles_ns: Vec<f64>,
 }
 
-/// Two profiles with the changes of their functions, that of most weight first.
+/// Two versions with the changes of their functions, that of most weight first.
 pub(super) struct Comparison {
     pub before: Side,
     pub after: Side,
@@ -55,14 +55,15 @@ pub(super) struct Change {
     pub count_ns: f64,
     /// What the mean changed, of all dispatches after.
     pub mean_ns: f64,
-    /// The mean after as a fraction of that before, if both are known and the latter is not zero.
+    /// The median after as a fraction of that before, if both are known and not zero.
     pub ratio: Option<f64>,
-    /// The interval of the ratio of medians, with enough profiles. All of them are wide enough that with 95 %,
-    /// no function without a change has one that excludes 1.
+    /// Its interval, with enough profiles. All of them are wide enough that with 95 %, no function without a
+    /// change has one that excludes 1.
     pub ratio_interval: Option<Interval>,
+    pub verdict: Verdict,
 }
 
-/// The dispatches of a function in one profile.
+/// The dispatches of a function on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Times {
     pub count: usize,
@@ -75,12 +76,7 @@ pub(super) struct Times {
 /// What can be said of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    Faster,
-    Slower,
-    /// The difference cannot be told from what processes differ by.
-    Noise,
-    /// Too few profiles to tell.
-    Few,
+    Judged(TimingVerdict),
     OnlyBefore,
     OnlyAfter,
 }
@@ -88,13 +84,14 @@ pub(super) enum Verdict {
 impl Verdict {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Faster => "faster",
-            Self::Slower => "slower",
-            Self::Noise => "noise",
-            Self::Few => "few",
+            Self::Judged(verdict) => verdict.told(),
             Self::OnlyBefore => "only before",
             Self::OnlyAfter => "only after",
         }
+    }
+
+    fn is_changed(self) -> bool {
+        matches!(self, Self::Judged(TimingVerdict::Faster | TimingVerdict::Slower))
     }
 }
 
@@ -131,7 +128,7 @@ impl Side {
 }
 
 impl Comparison {
-    pub(super) fn from_sides(before: Side, after: Side) -> Self {
+    pub(super) fn from_sides(before: Side, after: Side, margin: f64) -> Self {
         let key = |function: &Function| (function.timed_by, function.name.clone());
         let mut rest: HashMap<_, _> = after.functions.iter().map(|it| (key(it), it)).collect();
         let mut pairs: Vec<_> =
@@ -142,7 +139,7 @@ impl Comparison {
         let count_factor = common_factor.unwrap_or(1.0);
         let mut changes: Vec<_> =
             pairs.iter().map(|(before, after)| Change::from_times(*before, *after, count_factor)).collect();
-        set_intervals(&pairs, &mut changes);
+        judge(&pairs, &mut changes, margin);
         let weight = |change: &Change| change.total_ns().abs();
         changes.sort_by(|left, right| {
             weight(right).total_cmp(&weight(left)).then_with(|| left.name.cmp(&right.name))
@@ -206,10 +203,10 @@ fn common_factor(pairs: &[Pair<'_>]) -> Option<f64> {
     (same >= MIN_SHARE * all).then_some(*factor)
 }
 
-/// Sets the intervals of ratios. Of many functions without a change, some would have a 95 % interval that
-/// excludes 1. So each has the probability that is left to it by their number, without those of which it is
-/// known that they changed (Holm, 1979, "A simple sequentially rejective multiple test procedure").
-fn set_intervals(pairs: &[Pair<'_>], changes: &mut [Change]) {
+/// Judges the functions of both sides. Of many functions without a change, some would have a 95 % interval
+/// that excludes 1. So each has the probability that is left to it by their number, without those of which it
+/// is known that they changed (Holm, 1979, "A simple sequentially rejective multiple test procedure").
+fn judge(pairs: &[Pair<'_>], changes: &mut [Change], margin: f64) {
     let mut compared = Vec::new();
     for (index, (pair, change)) in pairs.iter().zip(&*changes).enumerate() {
         if let ((Some(before), Some(after)), Some(_)) = (pair, change.ratio) {
@@ -219,11 +216,11 @@ fn set_intervals(pairs: &[Pair<'_>], changes: &mut [Change]) {
     let mut changed_count = 0;
     loop {
         for (index, before, after) in &compared {
-            let (_, interval, _) = judge_processes(before, after, 0.0, compared.len() - changed_count);
-            changes[*index].ratio_interval = interval;
+            let judgment = judge_processes(before, after, margin, compared.len() - changed_count);
+            changes[*index].ratio_interval = judgment.interval;
+            changes[*index].verdict = Verdict::Judged(judgment.verdict);
         }
-        let has_changed = |change: &&Change| matches!(change.verdict(), Verdict::Faster | Verdict::Slower);
-        let count = changes.iter().filter(has_changed).count();
+        let count = changes.iter().filter(|it| it.verdict.is_changed()).count();
         // Fewer others have narrower intervals, so that it does not decrease.
         if count <= changed_count {
             return;
@@ -251,12 +248,17 @@ impl Change {
             mean_ns: 0.0,
             ratio: None,
             ratio_interval: None,
+            verdict: match (before, after) {
+                (_, None) => Verdict::OnlyBefore,
+                (None, _) => Verdict::OnlyAfter,
+                _ => Verdict::Judged(TimingVerdict::CannotTell),
+            },
         };
         change.count_ns = change.added_count * times[0].or(times[1]).map_or(0.0, |times| times.mean_ns);
         let (Some(old), Some(new)) = (change.before, change.after) else { return change };
         change.mean_ns = count(change.after) * (new.mean_ns - old.mean_ns);
-        if old.mean_ns > 0.0 {
-            change.ratio = Some(new.mean_ns / old.mean_ns);
+        if old.median_ns > 0.0 && new.median_ns > 0.0 {
+            change.ratio = Some(new.median_ns / old.median_ns);
         }
         change
     }
@@ -270,17 +272,6 @@ impl Change {
     pub(super) fn raw_total_ns(&self) -> f64 {
         let total = |times: Option<Times>| times.map_or(0.0, |times| times.total_ns);
         total(self.after) - total(self.before)
-    }
-
-    pub(super) fn verdict(&self) -> Verdict {
-        match (self.before, self.after, self.ratio_interval) {
-            (_, None, _) => Verdict::OnlyBefore,
-            (None, _, _) => Verdict::OnlyAfter,
-            (.., None) => Verdict::Few,
-            (.., Some(Interval { high, .. })) if high < 1.0 => Verdict::Faster,
-            (.., Some(Interval { low, .. })) if low > 1.0 => Verdict::Slower,
-            (.., Some(_)) => Verdict::Noise,
-        }
     }
 }
 
@@ -309,108 +300,140 @@ mod tests {
         }
     }
 
-    fn compared(before: Vec<FunctionTimes>, after: Vec<FunctionTimes>) -> Vec<(String, Verdict, f64)> {
-        let comparison = Comparison::from_sides(Side::new("a".into(), before), Side::new("b".into(), after));
-        let row = |change: &Change| (change.name.clone(), change.verdict(), change.total_ns());
+    const MARGIN: f64 = 0.0;
+
+    const SLOWER: Verdict = Verdict::Judged(TimingVerdict::Slower);
+    const FASTER: Verdict = Verdict::Judged(TimingVerdict::Faster);
+    const CANNOT_TELL: Verdict = Verdict::Judged(TimingVerdict::CannotTell);
+
+    /// Of one profile.
+    fn side(path: &str, functions: Vec<FunctionTimes>) -> Side {
+        Side::new(vec![(path.into(), functions)])
+    }
+
+    type Profiles = Vec<Vec<FunctionTimes>>;
+
+    fn compared(before: Profiles, after: Profiles) -> Vec<(String, Verdict, f64)> {
+        let side = |profiles: Profiles| Side::new(profiles.into_iter().map(|it| ("p".into(), it)).collect());
+        let comparison = Comparison::from_sides(side(before), side(after), MARGIN);
+        let row = |change: &Change| (change.name.clone(), change.verdict, change.total_ns());
         comparison.changes.iter().map(row).collect()
     }
 
-    /// Times around `center`, of which some are a tenth slower, in runs of other lengths than those of a
-    /// bootstrap.
-    fn times(center: f64, count: usize) -> Vec<f64> {
-        (0..count).map(|at| if at * at % 7 < 2 { center * 1.1 } else { center }).collect()
+    /// A profile of functions, each with its time. The placement of each in the process makes it up to 8 %
+    /// slower, dispatches differ by as much again, and now and then one is preempted.
+    fn profile(random: &mut fastrand::Rng, functions: &[(&str, f64)]) -> Vec<FunctionTimes> {
+        let of = |(name, time): &(&str, f64)| {
+            let placed = time * (1.0 + 0.08 * random.f64());
+            let mut dispatch = || placed * (1.0 + 0.08 * random.f64() + 9.0 * random.f64().powi(40));
+            function(name, &(0..20).map(|_| dispatch()).collect::<Vec<_>>())
+        };
+        functions.iter().map(of).collect()
+    }
+
+    fn profiles(random: &mut fastrand::Rng, count: usize, functions: &[(&str, f64)]) -> Profiles {
+        (0..count).map(|_| profile(random, functions)).collect()
     }
 
     #[test]
     fn what_changed_the_whole_most_is_first() {
-        let before = vec![
-            function("same", &times(100.0, 30)),
-            function("gone", &[5.0]),
-            function("faster", &times(1_000.0, 30)),
-            function("slower", &times(10.0, 30)),
-        ];
-        let after = vec![
-            function("slower", &times(20.0, 30)),
-            function("same", &times(100.0, 30)),
-            function("faster", &times(500.0, 30)),
-            function("new", &[70.0, 30.0]),
-        ];
-        let expected = [
-            ("faster", Verdict::Faster, -15_700.0),
-            ("slower", Verdict::Slower, 314.0),
-            ("new", Verdict::OnlyAfter, 100.0),
-            ("gone", Verdict::OnlyBefore, -5.0),
-            ("same", Verdict::Noise, 0.0),
-        ];
-        let found = compared(before, after);
-        assert_eq!(found.len(), expected.len());
-        for ((name, verdict, total), (want_name, want_verdict, want_total)) in found.iter().zip(expected) {
-            assert_eq!((name.as_str(), *verdict), (want_name, want_verdict));
-            assert!((total - want_total).abs() < 1e-6, "{name}: {total}");
+        let mut random = fastrand::Rng::with_seed(1);
+        let before = [("same", 100.0), ("gone", 1.0), ("faster", 1_000.0), ("slower", 40.0)];
+        let after = [("slower", 60.0), ("same", 100.0), ("faster", 500.0), ("new", 9.0)];
+        let found = compared(profiles(&mut random, 8, &before), profiles(&mut random, 8, &after));
+        let rows: Vec<_> = found.iter().map(|(name, verdict, _)| (name.as_str(), *verdict)).collect();
+        let (gone, new) = (Verdict::OnlyBefore, Verdict::OnlyAfter);
+        let expected =
+            [("faster", FASTER), ("slower", SLOWER), ("new", new), ("same", CANNOT_TELL), ("gone", gone)];
+        let is_in_order = found.windows(2).all(|pair| pair[0].2.abs() >= pair[1].2.abs());
+        assert!(expected.iter().all(|it| rows.contains(it)) && is_in_order, "{found:?}");
+        assert_eq!((rows.len(), rows[0], rows[1]), (5, expected[0], expected[1]));
+        assert!((-110_000.0..-75_000.0).contains(&found[0].2), "{found:?}");
+    }
+
+    #[test]
+    fn few_profiles_prove_nothing_however_much_they_differ() {
+        let mut random = fastrand::Rng::with_seed(2);
+        let mut verdict = |before, after, time| {
+            let (before, after) = (
+                profiles(&mut random, before, &[("f", 100.0)]),
+                profiles(&mut random, after, &[("f", time)]),
+            );
+            compared(before, after)[0].1
+        };
+        assert_eq!([verdict(1, 1, 900.0), verdict(1, 9, 900.0), verdict(3, 3, 900.0)], [CANNOT_TELL; 3]);
+        assert_eq!([verdict(4, 4, 900.0), verdict(4, 4, 10.0)], [SLOWER, FASTER]);
+        // A percent slower, with eight of placement.
+        assert_eq!(verdict(8, 8, 101.0), CANNOT_TELL);
+        let of = |times: &[f64]| vec![vec![function("f", times)]; 8];
+        assert_eq!(compared(of(&[0.0; 30]), of(&[90.0; 30]))[0].1, CANNOT_TELL);
+    }
+
+    const NAMES: [&str; 30] = [
+        "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p", "q", "r", "s", "t",
+        "u", "v", "w", "x", "y", "z", "aa", "bb", "cc", "dd",
+    ];
+
+    #[test]
+    fn in_at_most_five_of_a_hundred_comparisons_an_equal_function_is_called_different() {
+        let functions = NAMES.map(|name| (name, 100.0));
+        for (count, functions) in [(4, &functions[..1]), (8, &functions[..1]), (8, &functions[..])] {
+            let mut random = fastrand::Rng::with_seed(3);
+            let mut is_wrong = |_: &u32| {
+                let sides = [0; 2].map(|_| profiles(&mut random, count, functions));
+                let [before, after] = sides;
+                compared(before, after).iter().any(|it| it.1.is_changed())
+            };
+            let wrong = (0..100).filter(|it| is_wrong(it)).count();
+            assert!(wrong <= 5, "{wrong} of 100 with {count} profiles of {} functions", functions.len());
         }
-    }
-
-    #[test]
-    fn few_dispatches_and_noise_are_not_called_changes() {
-        let verdict = |before: &[f64], after: &[f64]| {
-            compared(vec![function("f", before)], vec![function("f", after)])[0].1
-        };
-        assert_eq!(verdict(&times(10.0, 7), &times(90.0, 30)), Verdict::Few);
-        assert_eq!(verdict(&times(10.0, 8), &times(90.0, 8)), Verdict::Slower);
-        // One percent slower, with ten percent of noise.
-        assert_eq!(verdict(&times(100.0, 30), &times(101.0, 30)), Verdict::Noise);
-        assert_eq!(verdict(&[0.0; 30], &times(90.0, 30)), Verdict::Few);
-    }
-
-    /// Times of functions without a change, in phases of the machine that are shorter than a sixth of a
-    /// profile.
-    fn equal(random: &mut fastrand::Rng, count: usize) -> Vec<FunctionTimes> {
-        let time = |random: &mut fastrand::Rng| 100.0 * (1.0 + 0.2 * random.f64() + random.f64().powi(20));
-        let times = |random: &mut fastrand::Rng| (0..60).map(|_| time(random)).collect::<Vec<_>>();
-        (0..count).map(|index| function(&format!("f{index}"), &times(random))).collect()
-    }
-
-    #[test]
-    fn none_of_many_equal_functions_seems_to_have_changed() {
-        const COMPARISONS: u64 = 20;
-        let changed = |seed: u64, count: usize| {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let found = compared(equal(&mut random, count), equal(&mut random, count));
-            found.iter().filter(|(_, verdict, _)| *verdict != Verdict::Noise).count()
-        };
-        let wrong = (0..COMPARISONS).filter(|seed| changed(*seed, 88) > 0).count();
-        assert!(wrong <= 2, "{wrong} of {COMPARISONS} comparisons");
     }
 
     #[test]
     fn functions_that_changed_are_found_among_many() {
         let mut random = fastrand::Rng::with_seed(1);
-        let (before, mut after) = (equal(&mut random, 40), equal(&mut random, 40));
-        for function in &mut after[..30] {
-            function.times_ns.iter_mut().for_each(|it| *it *= 2.0);
-        }
-        let found = compared(before, after);
-        let slower = found.iter().filter(|(_, verdict, _)| *verdict == Verdict::Slower).count();
-        assert_eq!((slower, found[..30].iter().all(|it| it.1 == Verdict::Slower)), (30, true));
+        let before = profiles(&mut random, 8, &NAMES.map(|name| (name, 100.0)));
+        let after: Vec<_> = (0..30).map(|at| (NAMES[at], if at < 20 { 115.0 } else { 100.0 })).collect();
+        let found = compared(before, profiles(&mut random, 8, &after));
+        let verdict = |name: &str| found.iter().find(|it| it.0 == name).unwrap().1;
+        assert!(NAMES[..20].iter().all(|name| verdict(name) == SLOWER), "{found:?}");
+        assert!(NAMES[20..].iter().all(|name| !verdict(name).is_changed()), "{found:?}");
+    }
+
+    #[test]
+    fn the_ratio_is_of_the_medians_of_profiles() {
+        let of = |times: [f64; 3]| {
+            Side::new(times.map(|it| ("p".into(), vec![function("f", &[it, it, 9e9])])).into())
+        };
+        let comparison = Comparison::from_sides(of([10.0, 11.0, 50.0]), of([22.0, 20.0, 23.0]), MARGIN);
+        let change = &comparison.changes[0];
+        assert_eq!((change.ratio, change.ratio_interval), (Some(2.0), None));
+        assert_eq!(change.before.map(|it| (it.count, it.median_ns)), Some((9, 11.0)));
+        assert_eq!((comparison.before.paths.len(), comparison.before.dispatch_count), (3, 9));
     }
 
     #[test]
     fn a_profile_without_dispatches_takes_no_time() {
-        let total_ns = Side::new("a".into(), Vec::new()).total_ns;
+        let total_ns = side("a", Vec::new()).total_ns;
         assert!(total_ns == 0.0 && total_ns.is_sign_positive(), "{total_ns}");
     }
 
     #[test]
     fn functions_of_hosts_and_devices_are_not_mixed() {
         let of_device = FunctionTimes { timed_by: TimedBy::Device, ..function("f", &[1.0]) };
-        let found = compared(vec![function("f", &[1.0])], vec![of_device]);
+        let found = compared(vec![vec![function("f", &[1.0])]], vec![vec![of_device]]);
         assert_eq!(
             found.iter().map(|it| it.1).collect::<Vec<_>>(),
             [Verdict::OnlyBefore, Verdict::OnlyAfter]
         );
     }
 
-    fn repeated(function: &Function, count: usize) -> FunctionTimes {
+    /// Times around `center`, of which some are a tenth slower.
+    fn times(center: f64, count: usize) -> Vec<f64> {
+        (0..count).map(|at| if at * at % 7 < 2 { center * 1.1 } else { center }).collect()
+    }
+
+    fn repeated(function: &FunctionTimes, count: usize) -> FunctionTimes {
         FunctionTimes { times_ns: function.times_ns.repeat(count), ..function.clone() }
     }
 
@@ -423,8 +446,7 @@ mod tests {
             .iter()
             .map(|it| if it.name == "once" { it.clone() } else { repeated(it, 2) })
             .collect();
-        let comparison =
-            Comparison::from_sides(Side::new("a".into(), functions()), Side::new("b".into(), twice));
+        let comparison = Comparison::from_sides(side("a", functions()), side("b", twice), MARGIN);
         assert_eq!(comparison.common_factor, Some(2.0));
         let of = |name: &str| comparison.changes.iter().find(|it| it.name == name).unwrap();
         for name in ["a", "b"] {
@@ -443,7 +465,7 @@ mod tests {
     fn without_a_common_factor_the_number_and_the_mean_are_separate() {
         let before = vec![function("more", &[10.0; 50]), function("less", &[10.0; 60])];
         let after = vec![function("more", &[8.0; 100]), function("less", &[15.0; 20])];
-        let comparison = Comparison::from_sides(Side::new("a".into(), before), Side::new("b".into(), after));
+        let comparison = Comparison::from_sides(side("a", before), side("b", after), MARGIN);
         assert_eq!((comparison.common_factor, comparison.count_factor()), (None, 1.0));
         let rows: Vec<_> = comparison
             .changes
@@ -458,7 +480,7 @@ mod tests {
     fn a_factor_of_killed_programs_is_found_though_it_is_not_exact() {
         let before = vec![function("a", &[10.0; 500]), function("b", &[10.0; 499])];
         let after = vec![function("a", &[20.0; 901]), function("b", &[20.0; 900])];
-        let comparison = Comparison::from_sides(Side::new("a".into(), before), Side::new("b".into(), after));
+        let comparison = Comparison::from_sides(side("a", before), side("b", after), MARGIN);
         assert!((comparison.count_factor() - 1.8).abs() < 0.01, "{}", comparison.count_factor());
         for change in &comparison.changes {
             assert!(change.added_count.abs() < 4.0 && change.count_ns.abs() < 40.0, "{}", change.added_count);

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use rehal_base::plural;
+use rehal_bench::judge::{TimingVerdict, time};
 use rehal_bench::stats::Interval;
 use serde::Serialize;
 
@@ -19,7 +20,7 @@ fn text(comparison: &Comparison, layout: Layout) -> String {
         let _ = writeln!(
             text,
             "{label}  {}: {} in {}, {}",
-            escaped(&side.paths.join(", ")),
+            paths(side),
             time(side.total_ns),
             plural(side.dispatch_count, "dispatch"),
             plural(side.function_count() as u64, "function")
@@ -55,6 +56,14 @@ fn text(comparison: &Comparison, layout: Layout) -> String {
     layout.wrap(&text) + "\n" + &table.text(layout) + &layout.wrap(&notes(changes))
 }
 
+/// The profiles of a side: of several, their number and the first.
+fn paths(side: &Side) -> String {
+    match &side.paths[..] {
+        [only] => escaped(only),
+        paths => format!("{} ({}, ...)", plural(paths.len() as u64, "profile"), escaped(&paths[0])),
+    }
+}
+
 /// What was done about different numbers of dispatches.
 fn counts(comparison: &Comparison) -> String {
     let Comparison { before, after, common_factor, .. } = comparison;
@@ -88,33 +97,32 @@ fn factor(factor: f64) -> String {
 
 /// What the verdicts and the intervals mean.
 fn notes(changes: &[Change]) -> String {
+    let unknown = changes.iter().filter(|it| it.verdict == Verdict::Judged(TimingVerdict::CannotTell));
+    let (with, without): (Vec<_>, Vec<_>) = unknown.partition(|it| it.ratio_interval.is_some());
+    let functions = |of: &[&Change]| plural(of.len() as u64, "function");
     let mut text = String::new();
-    let count = |verdict| changes.iter().filter(|change| change.verdict() == verdict).count();
-    if let noise @ 1.. = count(Verdict::Noise) {
-        let functions = plural(noise as u64, "function");
-        let _ = writeln!(
-            text,
-            "\nnoise: of {functions} the difference cannot be told from what processes differ by"
-        );
+    if !with.is_empty() {
+        let _ =
+            writeln!(text, "\ncannot tell: {} may differ as processes of one version do", functions(&with));
     }
-    if let few @ 1.. = count(Verdict::Few) {
-        let functions = plural(few as u64, "function");
+    if !without.is_empty() {
         let _ = writeln!(
             text,
-            "\nfew: of {functions} it cannot be told with so few profiles: a process has one placement in memory, \
-             which may make it slower by some percent. Record several of each version, and separate them by commas"
+            "\ncannot tell: too few profiles of {}. The memory of a process may make a function some percent \
+             slower: record several processes of each version ('before-*.ireeprof')",
+            functions(&without)
         );
     }
     if changes.iter().any(|change| change.ratio_interval.is_some()) {
         text.push_str(
-            "\nintervals: 95 %, from the variation between the profiles of a side, corrected for the number of functions\n",
+            "\nintervals: 95 %, between the profiles of a side, corrected for the number of functions\n",
         );
     }
     text
 }
 
 fn row(comparison: &Comparison, change: &Change, has_counts: bool) -> Vec<String> {
-    let mean = |times: Option<Times>| times.map_or_else(|| "-".into(), |it| time(it.mean_ns));
+    let median = |times: Option<Times>| times.map_or_else(|| "-".into(), |it| time(it.median_ns));
     let counts = match (change.before, change.after) {
         (Some(before), Some(after)) if before.count == after.count => before.count.to_string(),
         (before, after) => {
@@ -138,9 +146,9 @@ fn row(comparison: &Comparison, change: &Change, has_counts: bool) -> Vec<String
     cells.extend([
         ratio,
         interval,
-        change.verdict().name().into(),
-        mean(change.before),
-        mean(change.after),
+        change.verdict.name().into(),
+        median(change.before),
+        median(change.after),
         counts,
         escaped(&name),
     ]);
@@ -166,22 +174,6 @@ fn share(comparison: &Comparison, change_ns: f64) -> String {
         total if total > 0.0 => format!(" ({:+.1} %)", change_ns / total * 100.0),
         _ => String::new(),
     }
-}
-
-/// Three or four digits, in the unit that fits.
-pub(in crate::tools) fn time(ns: f64) -> String {
-    let (value, unit) = match ns.abs() {
-        it if it < 1e3 => (ns, "ns"),
-        it if it < 1e6 => (ns / 1e3, "us"),
-        it if it < 1e9 => (ns / 1e6, "ms"),
-        _ => (ns / 1e9, "s"),
-    };
-    let digits = match value.abs() {
-        it if it >= 100.0 => 0,
-        it if it >= 10.0 => 1,
-        _ => 2,
-    };
-    format!("{value:.digits$} {unit}")
 }
 
 fn signed_time(ns: f64) -> String {
@@ -239,7 +231,7 @@ impl<'a> Compared<'a> {
         let functions = comparison.changes.iter().map(|change| Function {
             name: &change.name,
             timed_by: change.timed_by.name(),
-            verdict: change.verdict().name(),
+            verdict: change.verdict.name(),
             change_ns: change.total_ns(),
             count_change_ns: change.count_ns,
             mean_change_ns: change.mean_ns,
@@ -286,7 +278,7 @@ pub(super) fn csv(comparison: &Comparison) -> String {
         let mut fields = vec![
             csv_field(&change.name),
             change.timed_by.name().into(),
-            change.verdict().name().into(),
+            change.verdict.name().into(),
             change.total_ns().to_string(),
             change.count_ns.to_string(),
             change.mean_ns.to_string(),
@@ -312,11 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_the_unit_that_fits() {
-        assert_eq!(
-            [0.0, 999.0, 1_234.0, 56_780.0, 999_000.0].map(time),
-            ["0.00 ns", "999 ns", "1.23 us", "56.8 us", "999 us"]
-        );
+    fn changes_have_a_sign() {
         assert_eq!([1.5e6, 2e9, -3_000.0].map(signed_time), ["+1.50 ms", "+2.00 s", "-3.00 us"]);
     }
 
@@ -330,14 +318,14 @@ mod tests {
         };
         let printed = |functions: &[FunctionTimes]| {
             let side = || Side::new(vec![("a\u{1b}".into(), functions.to_vec())]);
-            text(&Comparison::from_sides(side(), side()), Layout::PIPE)
+            text(&Comparison::from_sides(side(), side(), 0.03), Layout::PIPE)
         };
         let one = printed(&[function("f")]);
         assert!(one.starts_with("before  a\\u{1b}: 2.00 ns in 1 dispatch, 1 function\n"), "{one}");
-        assert!(one.contains("\nfew: of 1 function it"), "{one}");
+        assert!(one.contains("\ncannot tell: too few profiles of 1 function."), "{one}");
         let two = printed(&[function("f"), function("g")]);
         assert!(two.starts_with("before  a\\u{1b}: 4.00 ns in 2 dispatches, 2 functions\n"), "{two}");
-        assert!(two.contains("\nfew: of 2 functions it"), "{two}");
+        assert!(two.contains("\ncannot tell: too few profiles of 2 functions."), "{two}");
     }
 
     #[test]
@@ -352,7 +340,7 @@ mod tests {
             let sides =
                 [("a", before), ("b", after)].map(|(path, it)| Side::new(vec![(path.into(), vec![it])]));
             let [before, after] = sides;
-            text(&Comparison::from_sides(before, after), Layout::PIPE)
+            text(&Comparison::from_sides(before, after, 0.03), Layout::PIPE)
         };
         let (fifty, hundred) = (vec![10.0; 50], vec![8.0; 100]);
         let scaled = printed(function("f", fifty.clone()), function("f", hundred));
@@ -364,7 +352,7 @@ mod tests {
         let sides = [("a", vec![10.0; 50], vec![10.0; 60]), ("b", vec![10.0; 100], vec![10.0; 20])];
         let [before, after] = sides
             .map(|(path, f, g)| Side::new(vec![(path.into(), vec![function("f", f), function("g", g)])]));
-        let apart = text(&Comparison::from_sides(before, after), Layout::PIPE);
+        let apart = text(&Comparison::from_sides(before, after, 0.03), Layout::PIPE);
         assert!(
             apart.contains("counts  the numbers of dispatches differ, by no factor in common"),
             "{apart}"
@@ -378,7 +366,7 @@ mod tests {
         let renamed = |name: &str| {
             Side::new(vec![("a".into(), vec![function("f", vec![10.0; 50]), function(name, vec![1.0; 50])])])
         };
-        let renamed = text(&Comparison::from_sides(renamed("g"), renamed("h")), Layout::PIPE);
+        let renamed = text(&Comparison::from_sides(renamed("g"), renamed("h"), 0.03), Layout::PIPE);
         let counts =
             "counts  the numbers of dispatches of some functions differ: what they changed is apart\n";
         assert!(renamed.contains(counts), "{renamed}");
@@ -394,14 +382,17 @@ mod tests {
             times_ns: times_ns.repeat(40),
         };
         let side = |path: &str, factor: f64| {
-            let functions = (0..9).map(|it| function(it, [1.1e7, 1e7, 1.2e7].map(|ns| ns * factor)));
-            Side::new(
-                format!("/a/directory/with/a/long/name/of/profiles/{path}.ireeprof"),
-                functions.collect(),
-            )
+            let profile = |number: u32| {
+                let functions = (0..9).map(|it| function(it, [1.1e7, 1e7, 1.2e7].map(|ns| ns * factor)));
+                (
+                    format!("/a/directory/with/a/long/name/of/profiles/{path}.{number}.ireeprof"),
+                    functions.collect(),
+                )
+            };
+            Side::new((0..8).map(profile).collect())
         };
         let after = side("after", 123.4);
-        let comparison = Comparison::from_sides(side("before", 1.0), after);
+        let comparison = Comparison::from_sides(side("before", 1.0), after, 0.05);
         let text = text(&comparison, Layout::of_width(80));
         let long = text.lines().find(|line| line.chars().count() > 80);
         assert_eq!(long, None, "{text}");

@@ -437,9 +437,9 @@ mod tests {
         let why = |measured: Measured| measured.why_not(Duration::from_micros(100)).0;
         assert_eq!(
             why(of(90, 110)),
-            "it takes 90.0 us to 110.0 us (95 % interval of the median), which cannot be told from 100.0 us"
+            "it takes 90.0 us to 110 us (95 % interval of the median), which cannot be told from 100 us"
         );
-        assert_eq!(why(of(80, 99)), "it takes 80.0 us, and at least 100.0 us is required");
+        assert_eq!(why(of(80, 99)), "it takes 80.0 us, and at least 100 us is required");
         assert_eq!(why(of(0, 0)), "it has no dispatch of such a function");
     }
 }

@@ -69,11 +69,7 @@ fn bytes(count: u64) -> String {
 
 /// A time with its unit.
 pub(super) fn time(time: Duration) -> String {
-    match time.as_secs_f64() {
-        seconds if seconds < 1e-3 => format!("{:.1} us", seconds * 1e6),
-        seconds if seconds < 1.0 => format!("{:.1} ms", seconds * 1e3),
-        seconds => format!("{seconds:.1} s"),
-    }
+    rehal_bench::judge::time(time.as_nanos() as f64)
 }
 
 /// What a report says besides the result.
