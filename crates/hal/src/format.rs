@@ -35,8 +35,8 @@ pub struct ExecutableFormat {
     /// Which functions of an executable get the addresses of their bindings, whose sizes the device then does
     /// not limit, by ordinal. `None` if no function does.
     pub binds_addresses: Option<ReadFunctions<Vec<bool>>>,
-    /// Whether two functions, each of the bytes of an executable and by its ordinal, are the same code wherever
-    /// they lie in their images; `false` if that cannot be told. `None` if the format cannot tell.
+    /// Whether two functions, each of the bytes of an executable and by its ordinal, are the same code
+    /// wherever they are in their images; `false` if that cannot be told. `None` if the format cannot tell.
     pub is_same_code: Option<SameCode>,
 }
 

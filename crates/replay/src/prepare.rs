@@ -41,9 +41,9 @@ impl Prepared {
     }
 
     /// The workgroups that what runs needs, for each captured ordinal, and what runs in errors. `layers` are
-    /// those that it was prepared with, in place of the code `replaced`, of which `format` is known. Code that
-    /// is the same needs the same. Fails if something is said of a function that the code does not have, since
-    /// it may be meant for one that is dispatched.
+    /// those that it was prepared with, in place of the code `replaced` of `format`, if that is known. Code
+    /// that is the same needs the same. Fails if something is said of a function that the code does not have,
+    /// since it may be meant for one that is dispatched.
     pub(crate) fn workgroups(
         &self,
         layers: &[Layer<'_>],

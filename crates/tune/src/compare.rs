@@ -217,8 +217,8 @@ pub struct Comparison {
     pub workgroups: Option<Verification>,
     /// The timed dispatches, compared again after they were timed.
     pub after_timing: Option<Verification>,
-    /// Whether it is the same code as the captured kernel, byte for byte: then its times differ only by what the
-    /// address of the code does. `false` if that cannot be told.
+    /// Whether it is the same code as the captured kernel, byte for byte: then its times differ only by what
+    /// the address of the code does. `false` if that cannot be told.
     pub is_same_code: bool,
     /// Why the replacement is wrong although it computed the same at first: it computes something else when
     /// it is repeated, or with fresh values of its inputs.
@@ -239,8 +239,9 @@ impl Comparison {
             && self.not_reproduced.is_none()
     }
 
-    /// Whether the replacement is slower in some state of the caches, which the same code never is: `Some(false)` if it is proved that it
-    /// is not slower than the margin allows, `None` if that cannot be told, or if it was not timed.
+    /// Whether the replacement is slower in some state of the caches, which the same code never is:
+    /// `Some(false)` if it is proved that it is not slower than the margin allows, `None` if that cannot be
+    /// told, or if it was not timed.
     pub fn is_slower(&self) -> Option<bool> {
         if self.is_same_code {
             return Some(false);
@@ -341,7 +342,8 @@ impl KernelComparer {
         Ok(CheckedKernel { comparer: self, replaying, options: options.clone(), comparison })
     }
 
-    /// Verifies a replay of the whole capture with the replacement. Returns whether that is the same code, too.
+    /// Verifies a replay of the whole capture with the replacement. Returns whether that is the same code,
+    /// too.
     fn verify(
         &self,
         replaying: &ReplayOptions,

@@ -126,7 +126,7 @@ fn another_kernel_takes_the_place_of_the_captured_one() {
 
 /// Also from a file of its own. Its workgroups are those of the captured code, which nothing states.
 #[test]
-fn the_same_code_is_told_and_never_slower() {
+fn the_same_code_is_never_slower() {
     let subject = subject(SQUARE, 1);
     let mut executable = None;
     for it in subject.plan.executables() {

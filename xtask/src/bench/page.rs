@@ -23,8 +23,9 @@ A row is one promise. The columns `rehal` and `reference` are medians: of times,
 memory if the name of the row ends with `memory`. The ratio is the median of the ratios of neighbouring
 runs, ours over the reference's. The interval of the ratio is by the sign test; of rows that are differences
 of runs, such as `record.call`, it is that of the ratio of both medians. With fewer than six pairs, it is the
-minimum and the maximum. A verdict that an end of the interval contradicts is undecided. If noise makes a difference
-negative, nothing can be told. The comments in `xtask/src/bench/` describe the workload of each row.
+minimum and the maximum. A verdict that an end of the interval contradicts is undecided. If noise makes a
+difference negative, nothing can be told. The comments in `xtask/src/bench/` describe the workload of each
+row.
 
 Rows that compare replays of large kernels compare the same machine code. `overhead.*` is the rest: the time
 of a replay beyond that of its kernels, as a percentage of the latter. Rows that end with `processor` are

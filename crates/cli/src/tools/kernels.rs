@@ -23,7 +23,7 @@ use super::history::{self, History};
 use super::processes::{self, Measured, PROCESSES};
 use super::report_format::{self, TableFormat};
 use super::{compare, function_flags, replay_flags, slice};
-use crate::flags::{EXECUTABLE_PLUGIN, Flag, Group, Refusal, time, with_devices};
+use crate::flags::{EXECUTABLE_PLUGIN, Flag, Flags, Group, Refusal, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::report::{self, Subject};
 use crate::{Invocation, Operands, Tool, captures, devices, interrupts, output, progress};
@@ -171,37 +171,13 @@ const OF_TIMES: [&str; 6] = ["max_time", "repetitions", "processes", "sort", "th
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     rehal_base::keep_freed_memory();
-    let (mut export, no_run) = (flags.get(&EXPORT), flags.get(&NO_RUN));
-    if export.is_some() && no_run {
-        return Err(Error::invalid_argument("--export needs a replay, which --no_run excludes")
-            .advise("give one of them"));
-    }
-    if no_run && history::is_asked(flags) {
-        return Err(Error::invalid_argument("--history and --against need times, which --no_run leaves out")
-            .advise("give one of them"));
-    }
-    if no_run && let Some(name) = flags.changed(|name| OF_TIMES.contains(&name)) {
-        return Err(Error::invalid_argument(format!("--{name} needs times, which --no_run leaves out"))
-            .advise("give one of them"));
-    }
-    if flags.changed(|name| name == FAIL_IF_SLOWER.name()).is_some() && flags.get(&history::AGAINST).is_none()
-    {
-        return Err(Error::invalid_argument("--fail_if_slower needs --against")
-            .advise("name the file to compare with, or leave it out"));
-    }
+    let (export, no_run) = (flags.get(&EXPORT), flags.get(&NO_RUN));
+    check(flags)?;
     let threads = flags.get(&THREADS);
-    check_threads(&threads, export.is_some())?;
-    processes::check(flags)?;
     let keep_references = flags.get(&slice::KEEP_REFERENCES);
     let keeps_touched = flags.get(&slice::KEEP);
-    for (is_set, name) in [(keep_references, "keep_references"), (!keeps_touched, "keep=bound")] {
-        if export.is_none() && is_set {
-            return Err(Error::invalid_argument(format!("--{name} needs --export"))
-                .advise("name the directory of the slices with --export, or leave it out"));
-        }
-    }
     // The first process writes it.
-    export = export.filter(|_| invocation.worker.is_none());
+    let export = export.filter(|_| invocation.worker.is_none());
     let mut slicing = SliceOptions::default();
     slicing.watch = keeps_touched.then(|| Arc::new(watch_buffer) as _);
     slicing.keep_references = keep_references;
@@ -274,14 +250,39 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
 }
 
-fn check_threads(threads: &[u32], exports: bool) -> Result<()> {
-    match exports && !threads.is_empty() {
-        true => {
-            Err(Error::invalid_argument("--threads and --export exclude each other")
-                .advise("give one of them"))
-        }
-        false => Ok(()),
+/// Refuses flags that exclude each other, or would have no effect.
+fn check(flags: &Flags) -> Result<()> {
+    let (exports, no_run) = (flags.get(&EXPORT).is_some(), flags.get(&NO_RUN));
+    if exports && no_run {
+        return Err(Error::invalid_argument("--export needs a replay, which --no_run excludes")
+            .advise("give one of them"));
     }
+    if no_run && history::is_asked(flags) {
+        return Err(Error::invalid_argument("--history and --against need times, which --no_run leaves out")
+            .advise("give one of them"));
+    }
+    if no_run && let Some(name) = flags.changed(|name| OF_TIMES.contains(&name)) {
+        return Err(Error::invalid_argument(format!("--{name} needs times, which --no_run leaves out"))
+            .advise("give one of them"));
+    }
+    if flags.changed(|name| name == FAIL_IF_SLOWER.name()).is_some() && flags.get(&history::AGAINST).is_none()
+    {
+        return Err(Error::invalid_argument("--fail_if_slower needs --against")
+            .advise("name the file to compare with, or leave it out"));
+    }
+    if exports && !flags.get(&THREADS).is_empty() {
+        return Err(
+            Error::invalid_argument("--threads and --export exclude each other").advise("give one of them")
+        );
+    }
+    let (references, touched) = (flags.get(&slice::KEEP_REFERENCES), flags.get(&slice::KEEP));
+    for (is_set, name) in [(references, "keep_references"), (!touched, "keep=bound")] {
+        if !exports && is_set {
+            return Err(Error::invalid_argument(format!("--{name} needs --export"))
+                .advise("name the directory of the slices with --export, or leave it out"));
+        }
+    }
+    processes::check(flags)
 }
 
 /// Devices with each of these numbers of workers.

@@ -601,6 +601,16 @@ _G18: Options = {
         "_Text",
         "Times so many replays, instead of until the order of the first ten kernels is stable",
     ),
+    "sort": (
+        "Literal[\"above_roof\", \"time\"]",
+        "above_roof: by the time above the roof, if rehal machine has measured the device, else by "
+        "time. time: by time",
+    ),
+    "threads": (
+        "_Text",
+        "Also measures the kernels on local-task with each of these numbers of workers: how much "
+        "faster they are, the CPU time of all threads, and how evenly it is shared",
+    ),
     "processes": (
         "_Text",
         "Measures in so many processes, one after the other, with all limits for each: the memory "

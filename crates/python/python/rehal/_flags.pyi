@@ -166,6 +166,7 @@ class _G18(TypedDict, total=False):
     no_run: bool | None
     max_time: _Text | None
     repetitions: _Text | None
+    sort: Literal["above_roof", "time"] | None
     threads: _Text | None
     processes: _Text | None
     fail_if_slower: _Text | None

@@ -15,8 +15,8 @@ const MAX_INSTRUCTIONS: usize = 1 << 18;
 const LONGEST: u64 = 15;
 
 /// Whether a function of an image has the same code as one of another image, byte for byte, wherever both
-/// lie: each instruction, and each constant that one of them loads. `false` if that cannot be told, such as of
-/// a jump through a table, and for other processors than x86-64.
+/// are: each instruction, and each constant that one of them loads. `false` if that cannot be told, such as
+/// of a jump through a table, and for other processors than x86-64.
 pub fn is_same_code(one: (&[u8], u32), other: (&[u8], u32)) -> bool {
     let view = |bytes| View::read(elf::own_image(bytes).ok()?).ok();
     let (Some(one_view), Some(other_view)) = (view(one.0), view(other.0)) else { return false };

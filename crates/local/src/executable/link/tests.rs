@@ -454,7 +454,7 @@ fn damaged_files_are_errors() {
 
 /// Also in another image, at another address. What cannot be told is not the same.
 #[test]
-fn a_function_is_the_same_code_wherever_it_lies() {
+fn a_function_is_the_same_code_wherever_it_is() {
     let [workgroups, native] =
         ["workgroups.embedded.elf", "native.so"].map(|it| fixture(&format!("cts/{it}")));
     let count = |bytes: &[u8]| ElfLibrary::read(bytes).unwrap().functions.len() as u32;
