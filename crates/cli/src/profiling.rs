@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rehal_base::{Error, Result};
-use rehal_bench::State;
+use rehal_judge::State;
 use rehal_session::{DeviceGroup, NamedPath, ProfileData, ProfiledRecords, Profiling, ProfilingOptions};
 
 use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, recorded, text};

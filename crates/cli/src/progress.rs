@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rehal_base::plural;
-use rehal_bench::{Measuring, Pulse};
+use rehal_judge::{Measuring, Pulse};
 
 /// Shorter operations show no bar.
 const PATIENCE: Duration = Duration::from_secs(1);

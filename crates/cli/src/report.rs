@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use rehal_base::{Error, FileKind, Result};
-use rehal_bench::Host;
+use rehal_judge::Host;
 pub(crate) use rehal_session::Rows;
 use rehal_session::{CaptureBytes, DeviceGroup, capture_digest};
 use serde::Serialize;

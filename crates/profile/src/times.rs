@@ -1,7 +1,6 @@
 //! The times of dispatches by function, for comparing profiles.
 //!
-//! Neighbouring dispatches resemble each other, so intervals of their means are made of means of sixths of a
-//! run (`run_mean_interval` of the bench crate).
+//! The profile of a process is one sample of a comparison, since a process has one placement in memory.
 
 use std::collections::HashMap;
 

@@ -30,8 +30,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rehal_base::{Range, Result, glob};
-use rehal_bench::Pulse;
-use rehal_bench::stats::Interval;
+use rehal_judge::Pulse;
+use rehal_judge::stats::Interval;
 use rehal_local::watch_buffer;
 use rehal_replay::{
     AccessKind, Observer, Plan, PlannedBinding, RecordLocation, Replay, SliceOptions, SliceSet,

@@ -148,7 +148,7 @@ pub use rehal_replay::{
 };
 pub use rehal_roof::{Bandwidth, CacheLevel, Peak, Rate};
 
-pub use rehal_bench::judge::{JudgeOptions, ProcessJudgment, Side, check_times, judge_processes};
+pub use rehal_judge::{JudgeOptions, ProcessJudgment, Side, check_times, judge_processes};
 pub use rehal_replay::{DataKind, NameKind, Rewritten};
 pub use rehal_tune::{
     Asker, Job, JobEnd, JobLimits, JobOutcome, JobProgram, JobProgress, KeptOutput, LocalRunner, Printed,

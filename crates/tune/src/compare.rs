@@ -11,7 +11,7 @@
 //! results compared, all outside of the timed region. The time is what the device reports (`spans.rs`), since
 //! a submission takes longer than a short kernel: that of the processor, where one executes it. A dispatch is
 //! never repeated within a span: a kernel could remember its results. What the times prove is judged by
-//! `rehal_bench::judge`.
+//! `rehal_judge`.
 //!
 //! `fresh.rs` gives inputs of a known element type fresh values in each pair. They may be out of bounds for a
 //! kernel, so a process that crashes is repeated without them. The tool runs each comparison in a process of
@@ -30,20 +30,17 @@ pub use code::RunningCode;
 pub use spans::{DispatchSpans, DispatchTime};
 pub use timing::displace;
 
-pub use rehal_bench::Conditions;
-pub use rehal_bench::judge::{
-    Clock, Judgment, Modes, PartTiming, SideTiming, Statistic, Stopped, TimingVerdict,
-};
-pub use rehal_bench::stats::Interval;
+pub use rehal_judge::Conditions;
+pub use rehal_judge::stats::Interval;
+pub use rehal_judge::{Clock, Judgment, Modes, PartTiming, SideTiming, Statistic, Stopped, TimingVerdict};
 
 use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_bench::Pulse;
-use rehal_bench::judge;
 use rehal_hal::DeviceGroup;
+use rehal_judge::{FAR, Pulse};
 use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitution};
 
 use self::slices::ShapeSlice;
@@ -101,7 +98,7 @@ impl Default for CompareOptions {
             precision: 0.01,
             margin: 0.05,
             max_time: Duration::from_secs(60),
-            far: judge::FAR,
+            far: FAR,
             seed: 0,
             allows_atomics: false,
             changes_inputs: true,

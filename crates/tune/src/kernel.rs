@@ -17,8 +17,8 @@ mod temporary_file;
 use std::path::Path;
 
 use rehal_base::Range;
-use rehal_bench::stats::Interval;
 use rehal_hal::FunctionInfo;
+use rehal_judge::stats::Interval;
 
 pub use compile::{
     CompilerOptions, KernelLibrary, build_kernel, build_substitutes, check_kernel_flags,

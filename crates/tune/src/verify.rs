@@ -37,7 +37,7 @@ pub(crate) use rounding::{NudgedRun, Rounding};
 pub use watch::{OutOfBoundsWrite, REDZONE_BYTES, watch_memory};
 
 use rehal_base::{ElementType, Range, Remedy};
-use rehal_bench::Pulse;
+use rehal_judge::Pulse;
 use rehal_replay::{HostRead, Observer, Operation};
 use serde::Serialize;
 

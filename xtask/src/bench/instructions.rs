@@ -4,7 +4,7 @@
 //! Load and clock rates do not affect counts, so that a small increase is an increase of the code. Each count
 //! is the difference of two runs that differ in their number of iterations: start-up cancels out.
 //!
-//! Instructions are counted by callgrind, within `rehal_bench`'s measuring loop if the workload has one,
+//! Instructions are counted by callgrind, within `rehal_judge`'s measuring loop if the workload has one,
 //! because the statistics of its times depend on these. System calls are traced by Valgrind, those of the
 //! main thread, and page faults are counted by the system in runs without Valgrind. Valgrind presents one
 //! processor to all programs, so the counts are the same on all processors with AVX2. They differ with the
@@ -40,7 +40,7 @@ const TRIES: u32 = 4;
 /// Factor of the iterations of runs without Valgrind, in which a few page faults come at any time.
 const FASTER: u32 = 10;
 /// The function whose instructions are counted, if a workload is a benchmark.
-const LOOP: &str = "rehal_bench::job::Job::run_once*";
+const LOOP: &str = "rehal_judge::job::Job::run_once*";
 /// System calls that programs make without the kernel when valgrind does not run them.
 const WITHOUT_KERNEL: [&str; 4] = ["sys_clock_gettime", "sys_getcpu", "sys_gettimeofday", "sys_time"];
 

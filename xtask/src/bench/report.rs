@@ -1,7 +1,7 @@
 //! Medians, ratios and verdicts, as a table and as JSON.
 
 use super::measure::Unit;
-use rehal_bench::stats::{self, Interval};
+use rehal_judge::stats::{self, Interval};
 use serde_json::json;
 
 /// The target of a row.

@@ -200,7 +200,7 @@ pub fn lengths(tree: &Tree) -> Vec<Problem> {
 
 /// Crates that may name flags in messages: the tools, and the benchmarks, whose options are Google
 /// Benchmark's flags.
-const FLAGGED: [&str; 2] = ["crates/cli/", "crates/bench/"];
+const FLAGGED: [&str; 2] = ["crates/cli/", "crates/judge/"];
 
 /// Whether a file has the parameters of a driver, of which flags are made.
 pub fn declares_flags(path: &str) -> bool {

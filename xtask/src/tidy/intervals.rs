@@ -5,7 +5,7 @@ use super::source::{code_only, word_lines};
 use super::{Problem, tree::Tree};
 
 /// The crate of the judge and of its statistics.
-const JUDGE: &str = "crates/bench/";
+const JUDGE: &str = "crates/judge/";
 
 /// Refuses intervals that other crates compute; those of tests are examples.
 pub fn check(tree: &Tree) -> Vec<Problem> {
@@ -17,7 +17,7 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
         let lines: Vec<_> = code.lines().collect();
         for line in word_lines(code, "Interval") {
             if lines[line - 1].contains("Interval { low:") {
-                let what = "computes an interval: use rehal_bench::judge, or rehal_bench::stats";
+                let what = "computes an interval: use rehal_judge, or rehal_judge::stats";
                 problems.push(Problem::new(path, line, what));
             }
         }
@@ -38,7 +38,7 @@ mod tests {
             ("crates/x/src/a.rs", bad),
             ("crates/x/src/b.rs", good),
             ("crates/x/tests/a.rs", bad),
-            ("crates/bench/src/stats.rs", bad),
+            ("crates/judge/src/stats.rs", bad),
         ]);
         let found: Vec<_> = check(&tree).into_iter().map(|it| (it.path, it.line)).collect();
         assert_eq!(found, [("crates/x/src/a.rs".to_owned(), 2)]);

@@ -6,7 +6,7 @@ use super::{Problem, tree::Tree};
 const LAYERS: [&[&str]; 9] = [
     &["base", "interleave"],
     &["crash"],
-    &["hal", "vm", "capture", "profile", "params", "values", "bench", "roof"],
+    &["hal", "vm", "capture", "profile", "params", "values", "judge", "roof"],
     &["local", "vulkan", "cuda", "cts"],
     &["replay", "modules"],
     &["tune"],
@@ -26,9 +26,9 @@ const THIN: [(&str, &[&str], &str); 4] = [
     ("python", &["session"], "what the session returns becomes objects of Python"),
     (
         "cli",
-        &["session", "bench", "values", "params", "crash"],
+        &["session", "judge", "values", "params", "crash"],
         "flags become options of the session, and what it returns is printed; the parameter tools and benchmarks are \
-     flags and printing over `params`, `values` and `bench`; a tool owns its process, which `crash` guards",
+     flags and printing over `params`, `values` and `judge`; a tool owns its process, which `crash` guards",
     ),
 ];
 
@@ -152,11 +152,11 @@ mod tests {
     fn thin_crates_go_through_the_session() {
         let with =
             |target: &str| crate_with("cli", &format!("[dependencies]\nrehal-{target}.workspace = true"));
-        for target in ["base", "session", "bench", "values", "params", "crash"] {
+        for target in ["base", "session", "judge", "values", "params", "crash"] {
             assert!(with(target).is_empty(), "{target}");
         }
         for target in ["hal", "capture", "replay", "local", "vm", "modules"] {
-            assert!(with(target)[0].contains("may depend only on session, bench"), "{target}");
+            assert!(with(target)[0].contains("may depend only on session, judge"), "{target}");
         }
         assert!(crate_with("session", "[dependencies]\nrehal-replay.workspace = true").is_empty());
         assert!(crate_with("replay", "[dependencies]\nrehal-session.workspace = true")[0].contains("down"));

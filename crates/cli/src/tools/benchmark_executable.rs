@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use rehal_base::{Context, Error, Result};
-use rehal_bench::{Benchmark, State, TimeUnit};
+use rehal_judge::{Benchmark, State, TimeUnit};
 use rehal_session::{
     DeviceGroup, DeviceOptions, EntryPoint, ExecutableSource, LaunchArguments, Launches, LoadOptions,
     LoadedExecutable, MAX_LAUNCHES, NamedPath, Recorder, RecordingOptions, ValueText,
@@ -161,7 +161,7 @@ struct Options {
     recording: Option<RecordingOptions>,
     kernels: Option<ProgramRecording>,
     profiling: Option<profiling::Options>,
-    bench: rehal_bench::Options,
+    bench: rehal_judge::Options,
     origin: Rc<Origin>,
 }
 

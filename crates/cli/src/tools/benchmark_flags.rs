@@ -9,8 +9,8 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
 use rehal_base::{Context, Result};
-use rehal_bench::judge::Clock;
-use rehal_bench::{
+use rehal_judge::Clock;
+use rehal_judge::{
     Benchmark, Color, Filter, Format, MinTime, Options, Outcome, Pulse, Reporters, Runner, SampleStatistics,
     TimeUnit, parse_context, parse_min_warmup_time,
 };

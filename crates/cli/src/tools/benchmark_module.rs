@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use rehal_base::{Context, Error, Result};
-use rehal_bench::{Benchmark, State, TimeUnit};
+use rehal_judge::{Benchmark, State, TimeUnit};
 use rehal_session::{Batch, Calls, Program, Value};
 
 use super::benchmark_flags::{self, BENCHMARK};
@@ -134,7 +134,7 @@ struct Options {
     print_statistics: bool,
     dispatch_statistics: bool,
     profiling: Option<profiling::Options>,
-    bench: rehal_bench::Options,
+    bench: rehal_judge::Options,
     origin: Rc<Origin>,
 }
 

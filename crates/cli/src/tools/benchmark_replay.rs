@@ -6,9 +6,9 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result, plural};
-use rehal_bench::judge::Clock;
-use rehal_bench::stats::{self, Interval};
-use rehal_bench::{Benchmark, Counter, State, TimeUnit};
+use rehal_judge::Clock;
+use rehal_judge::stats::{self, Interval};
+use rehal_judge::{Benchmark, Counter, State, TimeUnit};
 use rehal_session::{
     CrashReports, FastForward, Plan, Replay, ReplayOrder, ScopeTimer, dispatch_clock, dispatch_scope,
     find_scope, process_cpu_ns,
@@ -161,7 +161,7 @@ struct Options {
     cache: Cache,
     profiling: Option<profiling::Options>,
     kernels: Option<kernel_recording::Recording>,
-    bench: rehal_bench::Options,
+    bench: rehal_judge::Options,
     history: History,
 }
 

@@ -2,7 +2,7 @@
 //! long.
 
 use rehal_base::Result;
-use rehal_bench::{Counter, Run, RunKind};
+use rehal_judge::{Counter, Run, RunKind};
 use rehal_session::{Calls, DeviceGroup, FunctionTimes, Profiling, ProfilingOptions};
 
 use crate::output;

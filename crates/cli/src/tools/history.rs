@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, StatusCode, plural};
-use rehal_bench::judge::{TimingVerdict, judge_processes};
-use rehal_bench::stats::Interval;
+use rehal_judge::stats::Interval;
+use rehal_judge::{TimingVerdict, judge_processes};
 use rustix::fs::access;
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use super::processes::Measured;
 use crate::flags::{Access, Flag, Flags, Group};
 use crate::report::{Report, Subject};
 use crate::{Invocation, kernel_state, output};
-use rehal_bench::judge::time;
+use rehal_judge::time;
 
 pub(super) const HISTORY: Flag<Option<PathBuf>> = Flag::path(
     "history",
@@ -465,7 +465,7 @@ impl Pair<'_> {
 
 #[cfg(test)]
 mod tests {
-    use rehal_bench::judge::Clock;
+    use rehal_judge::Clock;
     use serde_json::{Value, json};
 
     use super::*;
@@ -558,7 +558,7 @@ mod tests {
         let mut of = |index: usize| {
             let mut time = || 100.0 * factor * (1.0 + 0.06 * random.f64()) * (1.0 + 0.02 * random.f64());
             let processes_ns: Vec<f64> = (0..8).map(|_| time()).collect();
-            let median_ns = rehal_bench::stats::median(&processes_ns);
+            let median_ns = rehal_judge::stats::median(&processes_ns);
             Measured { processes_ns, ..Measured::new(format!("f{index}"), median_ns, Clock::Wall) }
         };
         line("c", &(0..count).map(&mut of).collect::<Vec<_>>())

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_base::{Context, ElementType, Error, Result, StatusCode};
-use rehal_bench::Monitor;
-use rehal_bench::stats::{self, Interval};
+use rehal_judge::Monitor;
+use rehal_judge::stats::{self, Interval};
 use rehal_session::{
     CrashReports, Device, DeviceOptions, ElementDifference, ElementTypeRule, KernelFiles, KernelReplay,
     KernelReplayOptions, RecordingOptions, SnapshotDifference, type_in_name,

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rehal_base::{Error, Result, plural};
-use rehal_bench::judge::Clock;
-use rehal_bench::{Pulse, stats};
+use rehal_judge::Clock;
+use rehal_judge::{Pulse, stats};
 use rehal_session::{
     CaptureFile, CrashReports, DeviceOptions, Kernel, KernelOptions, KernelTimes, Kernels, Replay, Roofs,
     SliceCheck, SliceOptions, watch_buffer,

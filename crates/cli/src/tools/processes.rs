@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_bench::judge::{Clock, time};
-use rehal_bench::stats;
+use rehal_judge::stats;
+use rehal_judge::{Clock, time};
 use rehal_session::{Job, JobEnd};
 use serde::{Deserialize, Serialize};
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rehal_base::{Advice, Error, Remedy, Result, StatusCode};
-use rehal_bench::Pulse;
+use rehal_judge::Pulse;
 use rehal_session::{
     CaptureOptions, CrashReports, DeviceOptions, Difference, Ledger, Observer, Outcome, Plan, REDZONE_BYTES,
     RecordLocation, Replay, StaticMemoryWatch, Substitution, Tolerance, Verification, VerifyOptions,

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use rehal_base::{Error, HostMemory, Result, StatusCode};
-use rehal_bench::judge::{
-    self, Batch, Clock, Flow, JudgeOptions, Judgment, PartTiming, Parts, Sample, Side, Subject,
-};
 use rehal_hal::DeviceGroup;
 use rehal_hal::profile::{now_ns, process_cpu_ns, resolution_ns};
+use rehal_judge::{
+    Batch, Clock, Flow, JudgeOptions, Judgment, PartTiming, Parts, Sample, Side, Subject, measure,
+};
 use rehal_replay::Replay;
 use rehal_tune::{DispatchSpans, RunningCode, displace};
 
@@ -64,8 +64,7 @@ pub fn compare_replays(
     let parts = turns.functions.names.len();
     let sets =
         [Parts { counts: vec![1], are_judged: false }, Parts { counts: vec![1; parts], are_judged: true }];
-    let judged =
-        judge::measure(&mut turns, &sets, options)?.and_then(|it| <[Judgment; 2]>::try_from(it).ok());
+    let judged = measure(&mut turns, &sets, options)?.and_then(|it| <[Judgment; 2]>::try_from(it).ok());
     let Some([whole, parts]) = judged else {
         return Err(Error::new(StatusCode::Internal, "two replays were not compared"));
     };

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use rehal_bench::Measuring;
-use rehal_bench::stats::{self, Interval};
+use rehal_judge::Measuring;
+use rehal_judge::stats::{self, Interval};
 
 use super::KernelOptions;
 
@@ -85,7 +85,7 @@ fn is_stable(times: &[&[f64]]) -> bool {
 mod tests {
     use std::ops::ControlFlow;
 
-    use rehal_bench::Pulse;
+    use rehal_judge::Pulse;
 
     use super::*;
 

@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use rehal_base::{ElementType, Error, Range, Result, glob};
-use rehal_bench::Monitor;
-use rehal_bench::stats;
 use rehal_hal::profile::ProcessorTime;
+use rehal_judge::Monitor;
+use rehal_judge::stats;
 use rehal_replay::{
     AccessKind, AccessedRange, ChangeTracker, Observer, Operation, RecordLocation, Replay, distinct_bytes,
 };

@@ -219,7 +219,6 @@ fn events_of_all_writes_have_consecutive_ids_and_their_own_relationships() {
         // A relationship that is encoded at once.
         sink.replayed(&operation, 2_000 + submission_id);
         sink.host_execution(&HostExecution {
-            processor: None,
             operation,
             command_index: None,
             dispatch: None,

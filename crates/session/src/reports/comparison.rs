@@ -1,6 +1,6 @@
 //! The comparison of a kernel with a replacement, as JSON.
 
-use rehal_bench::stats::Interval;
+use rehal_judge::stats::Interval;
 use rehal_tune::{
     CacheState, Clock, Comparison, ShapeTiming, SideTiming, Statistic, Stopped, Timing, TimingVerdict,
 };

@@ -6,8 +6,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
-use rehal_bench::{Context, Host, Options};
 use rehal_hal::Device;
+use rehal_judge::{Context, Host, Options};
 use rehal_roof::CacheLevel;
 
 use super::{MachineDescription, MachineRoof};
@@ -22,7 +22,7 @@ impl MachineDescription {
         let is_cpu = info.driver.starts_with("local-");
         let caches = if is_cpu { Context::gather(&Options::default(), 0).caches } else { Vec::new() };
         let caches = caches.into_iter().filter(|it| it.kind != "Instruction");
-        let level = |it: rehal_bench::Cache| CacheLevel {
+        let level = |it: rehal_judge::Cache| CacheLevel {
             level: it.level,
             size_bytes: it.size_bytes,
             shared_by: it.num_sharing,

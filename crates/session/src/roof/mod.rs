@@ -14,8 +14,8 @@ mod kernel;
 mod operations;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_bench::{Context, Monitor, Options};
 use rehal_hal::Device;
+use rehal_judge::{Context, Monitor, Options};
 use rehal_roof::{Bandwidth, CacheLevel, MeasureOptions, Peak, Rate};
 use serde::{Deserialize, Serialize};
 

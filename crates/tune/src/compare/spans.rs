@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rehal_base::{Result, StatusCode};
-use rehal_bench::judge::Clock;
 use rehal_hal::profile::{
     ClockSample, DispatchEvent, HostExecution, ProcessorTime, ProfileData, ProfileFilter, ProfileRequest,
     ProfileSink, greatest_common_divisor, resolution_ns,
 };
 use rehal_hal::{Device, DeviceGroup};
+use rehal_judge::Clock;
 
 /// When a dispatch ran, as its device reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

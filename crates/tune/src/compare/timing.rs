@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, HostMemory, Result};
-use rehal_bench::Pulse;
-use rehal_bench::judge::{
-    self, Clock, Flow, JudgeOptions, LONGEST_STEP_NS, Parts, Preemption, Sample, Side, Stopped, Subject,
-};
 use rehal_hal::DeviceGroup;
 use rehal_hal::profile::{ProcessorTime, resolution_ns};
+use rehal_judge::{
+    Batch, Clock, Flow, JudgeOptions, LONGEST_STEP_NS, Parts, Preemption, Pulse, Sample, Side, Stopped,
+    Subject, measure,
+};
 use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 
 use super::fresh::{FreshBindings, FreshSide, difference};
@@ -66,7 +66,7 @@ pub(super) fn time(
             placed: None,
             not_reproduced: None,
         };
-        let judged = judge::measure(&mut bench, &parts, &judging)?;
+        let judged = measure(&mut bench, &parts, &judging)?;
         let Bench { spans, fresh, not_reproduced, placed, .. } = bench;
         drop(placed);
         spans.end()?;
@@ -135,7 +135,7 @@ impl Subject for Bench<'_> {
         group
     }
 
-    fn place(&mut self, group: usize, first: Side, batch: &mut judge::Batch) -> Result<Flow> {
+    fn place(&mut self, group: usize, first: Side, batch: &mut Batch) -> Result<Flow> {
         // Its memory is free for the next one.
         self.placed = None;
         let displacing = displace(&self.subject.devices, &mut self.random)?;
@@ -150,7 +150,7 @@ impl Subject for Bench<'_> {
     }
 
     /// Times both sides with inputs that they have not had before.
-    fn pair(&mut self, order: [Side; 2], batch: &mut judge::Batch) -> Result<Flow> {
+    fn pair(&mut self, order: [Side; 2], batch: &mut Batch) -> Result<Flow> {
         /// One more untimed dispatch in so many, so that a kernel that works differently in every other call
         /// is not always timed in the same ones.
         const EXTRA: u32 = 4;

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_base::{Error, Range, Result, alternatives, plural};
-use rehal_bench::judge::time;
-use rehal_bench::stats::Interval;
 use rehal_hal::FunctionInfo;
+use rehal_judge::stats::Interval;
+use rehal_judge::time;
 
 use super::{KernelLanguage, ObservedBinding, ObservedKernel, ObservedShape};
 use crate::type_in_name;

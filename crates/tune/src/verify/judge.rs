@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rehal_base::{ElementType, Range, Result, glob};
-use rehal_bench::Measuring;
 use rehal_capture::{Capture, OpenOptions};
+use rehal_judge::Measuring;
 use rehal_replay::Plan;
 
 use super::rounding::{Rounding, RoundingError};

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use rehal_base::{Context, Error, Result};
-use rehal_bench::{Conditions, Pulse};
+use rehal_judge::{Conditions, Pulse};
 use rehal_session::{
     Clock, Code, FunctionNames, FunctionTiming, Interval, JudgeOptions, Judgment, KernelTimes, Plan,
     ReplayComparison, Selector, Side, Stopped, Substitution, TimingVerdict, compare_replays, find_scope,
@@ -19,7 +19,7 @@ use crate::table::{Column, Layout, Table};
 use crate::tools::processes::PROCESSES;
 use crate::tools::{compare, history, replay_flags, report_format};
 use crate::{Invocation, advice, captures, interrupts, profiling, progress};
-use rehal_bench::judge::time;
+use rehal_judge::time;
 
 pub(super) const WITH: List<Substitution> = List::parsed(
     "with",

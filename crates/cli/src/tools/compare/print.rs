@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use rehal_base::plural;
-use rehal_bench::Conditions;
-use rehal_bench::stats::Interval;
+use rehal_judge::Conditions;
+use rehal_judge::stats::Interval;
 use rehal_session::{
     CompareOptions, Comparison, ComparisonReport, Judgment, PartTiming, ShapeTiming, Statistic, Timing,
     Verification, cache_name,
@@ -19,7 +19,7 @@ use crate::output::escaped;
 use crate::report::Report;
 use crate::table::{Column, Layout, Table};
 use crate::tools::verify;
-use rehal_bench::judge::time;
+use rehal_judge::time;
 
 /// The verdict on the same code, byte for byte.
 pub(in crate::tools) const SAME_CODE: &str = "the same code";

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use rehal_base::Result;
-use rehal_bench::judge::time;
+use rehal_judge::time;
 use rehal_session::{BytesSource, KernelRoof, Plan, Roofs};
 use serde_json::{Value, json};
 

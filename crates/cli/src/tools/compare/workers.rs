@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_bench::{Measuring, Pulse};
+use rehal_judge::{Measuring, Pulse};
 use rehal_session::{
     Code, CrashReports, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, NeededWorkgroups,
     Printed, Replacement, Worker,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_base::plural;
-use rehal_bench::judge::time;
+use rehal_judge::time;
 use rehal_session::{
     Interval, Kernel, KernelBinding, KernelProcessor, KernelScaling, KernelTimes, Kernels, Roofs,
 };

@@ -1,6 +1,6 @@
 //! How near kernels come to the roof of their device: order, columns and fields of the list.
 
-use rehal_bench::judge::time;
+use rehal_judge::time;
 use rehal_session::{BytesSource, Kernel, KernelRoof, Roofs};
 use serde::Serialize;
 

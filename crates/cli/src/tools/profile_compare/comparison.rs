@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use rehal_bench::judge::{TimingVerdict, judge_processes};
-use rehal_bench::stats::{self, Interval};
+use rehal_judge::stats::{self, Interval};
+use rehal_judge::{TimingVerdict, judge_processes};
 use rehal_session::{FunctionTimes, TimedBy};
 use serde::Serialize;
 

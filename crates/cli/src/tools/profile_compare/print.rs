@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use rehal_base::plural;
-use rehal_bench::judge::{TimingVerdict, time};
-use rehal_bench::stats::Interval;
+use rehal_judge::stats::Interval;
+use rehal_judge::{TimingVerdict, time};
 use serde::Serialize;
 
 use super::comparison::{Change, Comparison, Side, Times, Verdict};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
-use rehal_bench::stats;
+use rehal_judge::stats;
 use rehal_session::{
     CrashReports, Job, JobEnd, JobLimits, JobOutcome, KeptOutput, ReduceHost, ReduceProgress, SlicedDispatch,
     WrongResult,

@@ -69,7 +69,7 @@ fn bytes(count: u64) -> String {
 
 /// A time with its unit.
 pub(super) fn time(time: Duration) -> String {
-    rehal_bench::judge::time(time.as_nanos() as f64)
+    rehal_judge::time(time.as_nanos() as f64)
 }
 
 /// What a report says besides the result.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rehal_base::{Context, Error, Result, StatusCode};
-use rehal_bench::Pulse;
+use rehal_judge::Pulse;
 use rehal_session::{
     BaseKind, BuiltPoint, CalledFunction, Compiler, CompilerOptions, KernelLibrary, Measured,
     NeededWorkgroups, PointSource, Replacement, SearchEffort, SearchHost, SearchSpace, Selector,

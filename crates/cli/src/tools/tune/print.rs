@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::output::escaped;
 use crate::report::Report;
 use crate::table::{Column, Layout, Table};
-use rehal_bench::judge::time;
+use rehal_judge::time;
 
 /// The exit status if the best is slower than the captured kernel.
 pub(super) const SLOWER: u8 = 3;

@@ -1,11 +1,12 @@
-//! Benchmarks compatible with Google Benchmark: iteration counts, statistics, and reports on the console, as
-//! JSON and as CSV that its users and its `compare.py` can read.
+//! Times, and what they prove: one judge of all comparisons ([`measure`], [`judge_processes`]), and
+//! benchmarks compatible with Google Benchmark, with iteration counts, statistics, and reports on the
+//! console, as JSON and as CSV that its users and its `compare.py` can read.
 //!
 //! It must not depend on captures, devices, or flag syntax: [`Options`] is plain data, and every flag value
 //! has a parser here. Used by the benchmark tools of `cli`, by `tune` and by `xtask bench`.
 //!
 //! ```
-//! use rehal_bench::{Benchmark, MinTime, Options, Reporters, Runner, TimeUnit};
+//! use rehal_judge::{Benchmark, MinTime, Options, Reporters, Runner, TimeUnit};
 //!
 //! let options = Options { min_time: MinTime::Iterations(20), ..Options::default() };
 //! let mut benchmarks = [Benchmark::new("BM_sum", |state| {
@@ -49,7 +50,7 @@ mod filter;
 mod host;
 mod job;
 mod json;
-pub mod judge;
+mod judge;
 mod machine;
 mod number;
 mod options;
@@ -72,6 +73,7 @@ pub use csv::CsvReporter;
 pub use filter::Filter;
 pub use host::Host;
 pub use json::JsonReporter;
+pub use judge::*;
 pub use options::{
     Color, Format, MAX_ITERATIONS, MinTime, Options, TimeUnit, parse_context, parse_min_warmup_time,
 };
