@@ -26,6 +26,7 @@ pub const REHAL_PROFILE_DISPATCH_EVENTS: rehal_profile_data_t = 8;
 pub const REHAL_PROFILE_EXECUTABLE_METADATA: rehal_profile_data_t = 32;
 pub const REHAL_PROFILE_MEMORY_EVENTS: rehal_profile_data_t = 128;
 pub const REHAL_PROFILE_COMMAND_REGIONS: rehal_profile_data_t = 512;
+pub const REHAL_PROFILE_PROCESSOR_TIME: rehal_profile_data_t = 2048;
 
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -38,7 +38,7 @@ fn forms(tool: &Tool, flag: &str) -> &'static [&'static str] {
         "replay_executable_substitution" | "executable_substitution" | "executable" => {
             &["1={}", "name@embedded-elf-x86_64={}"]
         }
-        "with" if tool.verb == "benchmark" => &["1={}", "name@embedded-elf-x86_64={}"],
+        "with" | "baseline" if tool.verb == "benchmark" => &["1={}", "name@embedded-elf-x86_64={}"],
         "substitute" => &["name={}", "name@c={}"],
         "replay_file_remap" => &["/captured={}"],
         "executable_plugin" => &["{}", "embedded:{}"],

@@ -7,8 +7,8 @@ use rehal_base::plural;
 use rehal_judge::Conditions;
 use rehal_judge::stats::Interval;
 use rehal_session::{
-    CompareOptions, Comparison, ComparisonReport, Judgment, PartTiming, ShapeTiming, Statistic, Timing,
-    Verification, cache_name,
+    Clock, CompareOptions, Comparison, ComparisonReport, Judgment, PartTiming, ShapeTiming, Statistic,
+    Timing, Verification, cache_name,
 };
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -39,6 +39,14 @@ pub(super) fn screen(
     check(&mut text, comparison);
     for timing in &comparison.timings {
         add_timing(&mut text, timing, comparison.is_same_code, options, base);
+    }
+    let is_of_processor = comparison.timings.iter().any(|it| it.judgment.clock == Clock::Processor);
+    if is_of_processor && !comparison.is_same_code {
+        line(
+            &mut text,
+            "",
+            "code stays at its address modulo 4096: what another would do is not in an interval",
+        );
     }
     text
 }
