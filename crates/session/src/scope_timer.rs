@@ -38,8 +38,7 @@ impl<'n> ScopeTimer<'n> {
 
     fn is_timed(&self, scope: &Scope<'_>) -> bool {
         let address = scope.name.as_ptr().addr();
-        // Another name may begin at the same place.
-        if address != self.address.get() || scope.name.len() != self.name.len() {
+        if address != self.address.get() {
             if scope.name != self.name.as_bytes() {
                 return false;
             }

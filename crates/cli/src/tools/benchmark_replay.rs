@@ -273,7 +273,9 @@ fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
         benchmarks.push(benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond));
     }
     let processor_ns = |name: &str| {
-        let index = names.iter().position(|it| name.starts_with(&**it))?;
+        // One name may begin with another one.
+        let of = (0..names.len()).filter(|index| name.starts_with(&*names[*index]));
+        let index = of.max_by_key(|index| names[*index].len())?;
         processor[index].median_ns()
     };
     let outcome = benchmark_flags::run(invocation, options.bench, &mut benchmarks, &processor_ns);

@@ -331,6 +331,7 @@ impl Target<'_> {
         // Bits that differ are not rounding: both sides run the same code.
         let mut options = self.options.clone();
         options.tolerances.clear();
+        options.measures_rounding = false;
         for _ in 0..ATTEMPTS {
             let expected = self.replay(devices, side)?;
             let actual = self.replay(devices, side)?;

@@ -9,7 +9,7 @@ use crate::stats::{self, Interval};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProcessJudgment {
-    /// The median after, as a fraction of that before; not a number if they have no ratio.
+    /// The median of the ratios of each process after to each before; not a number if there is none.
     pub ratio: f64,
     /// Its interval; `None` with too few processes: with one comparison, fewer than four on each side.
     pub interval: Option<Interval>,
@@ -37,13 +37,21 @@ pub fn judge_processes(before: &[f64], after: &[f64], margin: f64, comparisons: 
         Some(Interval { high, .. }) if high < 1.0 + margin => TimingVerdict::NotSlower,
         _ => TimingVerdict::CannotTell,
     };
-    ProcessJudgment { ratio: stats::median(after) / stats::median(before), interval, verdict }
+    let ratios: Vec<f64> = before.iter().flat_map(|it| after.iter().map(move |after| after / it)).collect();
+    let ratio = if ratios.is_empty() { f64::NAN } else { stats::median(&ratios) };
+    ProcessJudgment { ratio, interval, verdict }
 }
 
-/// Checks what a user gives to [`judge_processes`]: times above 0, at least one on each side, and a margin of
-/// at least 0.
+/// Checks what a user gives to [`judge_processes`]: times above 0, from one to a thousand on each side, and a
+/// margin of at least 0.
 pub fn check_times(before: &[f64], after: &[f64], margin: f64) -> Result<()> {
+    /// More would take long to judge.
+    const MOST: usize = 1000;
     for (times, side) in [(before, "before"), (after, "after")] {
+        if times.len() > MOST {
+            let message = format!("{} times {side} are more than {MOST}", times.len());
+            return Err(Error::invalid_argument(message).advise("give the median time of each process"));
+        }
         if times.is_empty() || !times.iter().all(|it| it.is_finite() && *it > 0.0) {
             let message = format!("times {side} are numbers above 0, and at least one");
             return Err(Error::invalid_argument(message).advise("give the median time of each process"));
@@ -81,7 +89,7 @@ mod tests {
         assert_eq!(one, ProcessJudgment { ratio: 3.0, interval: None, verdict: cannot_tell });
         for before in [&[][..], &[1.0, 1.0, 1.0, 0.0], &[1.0, 1.0, 1.0, f64::NAN]] {
             let judgment = judge_processes(before, &[3.0; 4], 0.05, 1);
-            assert!(judgment.ratio.is_nan() || before.is_empty(), "{judgment:?}");
+            assert!(judgment.ratio.is_nan(), "{judgment:?}");
             assert_eq!((judgment.interval, judgment.verdict), (None, cannot_tell));
         }
         assert_eq!(judge_processes(&[1.0; 4], &[3.0; 4], 0.05, 1).verdict, TimingVerdict::Slower);

@@ -105,6 +105,8 @@ pub(super) struct Sampler {
     next_look: usize,
     /// Number of batches of the interval.
     looked_at: usize,
+    /// Whether batches were forgotten because a side has modes: once, since the looks before may have erred.
+    has_begun_again: bool,
 }
 
 /// Of one part, by batch.
@@ -118,6 +120,8 @@ struct Samples {
     /// All times that count, of both sides.
     times: Vec<[Vec<f64>; 2]>,
     ratios: Vec<f64>,
+    /// The same with what disturbs times, if the clock is coarse.
+    disturbed: Vec<f64>,
     /// The statistic of both sides.
     sides: [Vec<f64>; 2],
     pair_count: u64,
@@ -167,6 +171,7 @@ impl Samples {
             }
         };
         self.ratios.push((times[1] / times[0]).ln());
+        self.disturbed.push((disturbed[1] / disturbed[0]).ln());
         for (side, time) in self.sides.iter_mut().zip(times) {
             side.push(time);
         }
@@ -185,6 +190,8 @@ impl Samples {
             count: self.count,
             statistic: self.statistic,
             modes: self.modes,
+            pair_count: self.pair_count,
+            preempted_count: self.preempted_count,
             before,
             ..Self::default()
         };
@@ -246,6 +253,7 @@ impl Sampler {
             interval: None,
             next_look: FIRST_LOOK,
             looked_at: 0,
+            has_begun_again: false,
         }
     }
 
@@ -306,6 +314,9 @@ impl Sampler {
     /// Whether a side of a part was found to take one of two times: means decide then, of all pairs of a
     /// batch, so that the batches before do not count.
     fn begins_again_with_modes(&mut self) -> bool {
+        if self.has_begun_again {
+            return false;
+        }
         let mut are_new = false;
         for part in self.parts.iter_mut().filter(|it| it.statistic != Statistic::Mean) {
             let modes = part.find_modes(self.resolution_ns);
@@ -317,7 +328,8 @@ impl Sampler {
             self.parts.iter_mut().for_each(Samples::begin_again);
             self.batches.clear();
             self.disturbed.clear();
-            (self.interval, self.next_look, self.looked_at) = (None, FIRST_LOOK, 0);
+            (self.interval, self.next_look, self.looked_at) = (None, 2 * FIRST_LOOK, 0);
+            self.has_begun_again = true;
         }
         are_new
     }
@@ -363,15 +375,7 @@ impl Sampler {
     /// Computes the interval, as of the next look.
     fn look(&mut self) {
         let outside = OUTSIDE * FIRST_LOOK as f64 / self.next_look as f64;
-        // By a coarse clock, a disturbed time cannot be told from one that takes a step more, so that the
-        // interval covers both results: with such times and without.
-        let both = [&self.batches, &self.disturbed].map(|it| interval_of(it, outside));
-        let interval = match both {
-            [Some(one), Some(other)] => {
-                Some(Interval { low: one.low.min(other.low), high: one.high.max(other.high) })
-            }
-            _ => self.interval_of_few(),
-        };
+        let interval = wider(&self.batches, &self.disturbed, outside).or_else(|| self.interval_of_few());
         self.interval = interval.map(|it| widened(it, self.ratio(), self.steps()));
         self.looked_at = self.batches.len();
     }
@@ -410,7 +414,9 @@ impl Sampler {
 
     /// What the batches say.
     pub(super) fn finish(mut self, clock: Clock, stopped: Stopped) -> Judgment {
-        if self.looked_at != self.batches.len() {
+        // The time was up before a look at them: how long the modes take on average is not known yet.
+        let are_late = self.begins_again_with_modes();
+        if self.looked_at != self.batches.len() || are_late {
             self.look();
         }
         for part in &mut self.parts {
@@ -432,7 +438,8 @@ impl Sampler {
                 captured: samples.side(0),
                 replaced: samples.side(1),
                 ratio,
-                interval: interval_of(&samples.ratios, outside).map(|it| widened(it, ratio, steps)),
+                interval: wider(&samples.ratios, &samples.disturbed, outside)
+                    .map(|it| widened(it, ratio, steps)),
             }
         };
         let steps = self.steps();
@@ -467,6 +474,13 @@ fn widened(interval: Interval, ratio: f64, steps: Steps) -> Interval {
     let low = interval.low.min(ratio * (-deviation).exp()) * (-difference).exp();
     let high = interval.high.max(ratio * deviation.exp()) * difference.exp();
     Interval { low, high }
+}
+
+/// The interval of a ratio. By a coarse clock, a disturbed time cannot be told from one that takes a step more,
+/// so that it covers both results: with such times and without.
+fn wider(batches: &[f64], disturbed: &[f64], outside: f64) -> Option<Interval> {
+    let (one, other) = (interval_of(batches, outside)?, interval_of(disturbed, outside)?);
+    Some(Interval { low: one.low.min(other.low), high: one.high.max(other.high) })
 }
 
 /// The interval of a ratio, from the logarithms of batches.

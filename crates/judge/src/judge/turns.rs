@@ -180,6 +180,11 @@ pub fn measure(
         let has_time = match turns.batch(subject, &mut batch)? {
             ControlFlow::Continue(has_time) => has_time,
             ControlFlow::Break(Flow::End) => return Ok(None),
+            // A subject may not be able to repeat what it did.
+            ControlFlow::Break(_) if turns.is_interrupted => break Stopped::Interrupted,
+            ControlFlow::Break(_) if turns.is_out_of_time() && turns.pair_count > 0 => {
+                break Stopped::OutOfTime;
+            }
             ControlFlow::Break(_) => continue,
         };
         if has_time {

@@ -41,7 +41,8 @@ impl<'r> Releases<'r> {
         }
         if self.held != 0 {
             self.held -= 1;
-            self.held_bytes -= OBJECT_BYTES + bytes_of(*first);
+            // A buffer may have got its memory since it is held.
+            self.held_bytes = self.held_bytes.saturating_sub(OBJECT_BYTES + bytes_of(*first));
         }
         self.left = rest;
         Some(*first)

@@ -62,6 +62,12 @@ impl Roofs {
         self.devices.iter().any(|it| it.0.is_some())
     }
 
+    /// The same of one thread each, for the time of the processor of all threads together.
+    pub fn of_one_thread(mut self) -> Self {
+        self.devices.iter_mut().for_each(|it| it.1 = 1);
+        self
+    }
+
     /// When the first device was measured.
     pub fn date(&self) -> Option<&str> {
         self.devices.iter().find_map(|it| Some(&*it.0.as_ref()?.conditions.date))
@@ -70,7 +76,9 @@ impl Roofs {
     /// The roof of a dispatch of a kernel; `None` if its device has not been measured, or if its bytes are
     /// unknown.
     pub fn kernel(&self, kernel: &Kernel) -> Option<KernelRoof> {
-        let count = kernel.workgroup_count.map(|it| it.iter().map(|it| u64::from(*it)).product::<u64>());
+        let count = kernel
+            .workgroup_count
+            .map(|it| it.iter().fold(1, |all: u64, it| all.saturating_mul(u64::from(*it))));
         let bound = kernel.bytes_bound()?;
         // Pages are more than what is bound of them.
         let (bytes, bytes_from) = match kernel.bytes_accessed() {

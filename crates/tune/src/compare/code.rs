@@ -14,8 +14,8 @@ pub struct RunningCode {
     devices: DeviceGroup,
     /// By the captured executable and the ordinal in it; `None` of those that are not observed.
     of: HashMap<(u64, u32), Option<Code>>,
-    /// Bytes of executables, by where they are during the run.
-    bytes: HashMap<(usize, usize), Arc<[u8]>>,
+    /// Bytes of executables, by what was prepared from them.
+    bytes: HashMap<u64, Arc<[u8]>>,
     /// The only function that is observed; all without one.
     name: Option<String>,
 }
@@ -44,7 +44,7 @@ impl RunningCode {
     pub fn is_same(&self, other: &Self, executable_id: u64, function: u32) -> bool {
         let key = (executable_id, function);
         let [one, other] = [self, other].map(|side| side.of.get(&key).and_then(Option::as_ref));
-        let (Some(one), Some(other)) = (one, other) else { return one.is_none() && other.is_none() };
+        let (Some(one), Some(other)) = (one, other) else { return false };
         if one.name == other.name && one.bytes == other.bytes && one.function == other.function {
             return true;
         }
@@ -55,10 +55,10 @@ impl RunningCode {
         }
     }
 
-    /// The same of all functions that ran.
+    /// The same of all functions that are observed; `false` if none ran.
     pub fn are_all_same(&self, other: &Self) -> bool {
-        self.of.len() == other.of.len()
-            && self.of.keys().all(|(id, function)| self.is_same(other, *id, *function))
+        let mut observed = self.of.iter().filter(|it| it.1.is_some()).map(|it| it.0).peekable();
+        observed.peek().is_some() && observed.all(|(id, function)| self.is_same(other, *id, *function))
     }
 }
 
@@ -82,11 +82,7 @@ impl Observer for RunningCode {
             format: str::from_utf8(format)
                 .ok()
                 .and_then(|name| self.devices.devices().iter().find_map(|it| it.info().format(name))),
-            bytes: self
-                .bytes
-                .entry((data.as_ptr().addr(), data.len()))
-                .or_insert_with(|| data.into())
-                .clone(),
+            bytes: self.bytes.entry(it.prepared.id()).or_insert_with(|| data.into()).clone(),
             function: it.prepared_function,
         };
         entry.insert(is_observed.then(&mut code));

@@ -137,13 +137,18 @@ impl Rounding {
         }
         let number = |index| self.floats.at(expected, index).filter(|it| it.is_finite()).unwrap_or(0.0);
         let (mut squares, mut of_scales) = (0.0, 0.0);
+        let most_ulps = self.most_ulps();
         for (block, scales) in self.scales.chunks_mut(BLOCK).enumerate() {
             let kernel = median(scales.iter().map(|it| it.kernel).filter(|it| *it > 0.0));
+            let largest =
+                (block * BLOCK..).zip(&*scales).map(|(index, _)| number(index).abs()).fold(0.0, f64::max);
+            let most = most_ulps.map(|it| it * self.format.ulp(largest));
             for (index, scale) in (block * BLOCK..).zip(&mut *scales) {
                 let number = number(index);
                 scale.kernel = scale.kernel.min(KINK * kernel.max(self.format.ulp(number)));
                 if scale.is_written() {
                     (squares, of_scales) = (squares + number * number, of_scales + scale.larger().powi(2));
+                    (scale.kernel, scale.inputs) = (scale.kernel.min(most[0]), scale.inputs.min(most[1]));
                 }
             }
             let numbered = || (block * BLOCK..).zip(&*scales);
@@ -161,6 +166,13 @@ impl Rounding {
     /// Those of 16 bits mostly compute with f32, and round once.
     fn limit(&self) -> f64 {
         if self.format.bytes == 2 { 8.0 } else { 32.0 }
+    }
+
+    /// The most that the kernel rounds, and that inputs moved by one unit in the last place move, in units in
+    /// the last place of the largest number nearby. More is a jump, such as that of a comparison or of
+    /// `floor`: it says nothing about rounding.
+    fn most_ulps(&self) -> [f64; 2] {
+        if self.format.bytes == 2 { [4.0, 4.0] } else { [64.0, 1024.0] }
     }
 
     /// The least scale of an element. In few runs, it may be rounded the same each time, unlike its
@@ -257,7 +269,9 @@ pub(super) fn measure(
         rounding.add(pair, written.after, &[run(false)?, run(true)?]);
         Ok(())
     });
-    all.iter().try_for_each(|it| put(it, &it.after))?;
+    // All is restored, also after one that fails.
+    let restored = all.iter().map(|it| put(it, &it.after)).fold(Ok(()), Result::and);
+    let measured = measured.and(restored);
     match measured {
         // The device has no such command buffers, or no memory for the copies.
         Err(error) if matches!(error.code(), StatusCode::Unimplemented | StatusCode::ResourceExhausted) => {
@@ -331,6 +345,14 @@ fn bound<'o>(operation: &Operation<'o>, changes: &ChangeTracker) -> Result<Vec<B
     Ok(all)
 }
 
+/// Whether bytes of a 16-bit format are rather integers of more bits, such as the indices of a gather: these
+/// must not be moved.
+fn are_indices(format: Format, bytes: &[u8]) -> bool {
+    let mut words = bytes.as_chunks::<4>().0.iter().map(|it| i32::from_le_bytes(*it)).peekable();
+    let is_small = |word: i32| (-0x8000..0x1_0000).contains(&word);
+    format.bytes == 2 && words.peek().is_some() && words.all(is_small)
+}
+
 /// Finds the bindings that have numbers of a format, each byte once.
 fn find_inputs(operation: &Operation<'_>, format: Format, all: &mut [Bound<'_>]) {
     for it in operation.bindings() {
@@ -343,7 +365,8 @@ fn find_inputs(operation: &Operation<'_>, format: Format, all: &mut [Bound<'_>])
         let at = Range { offset: range.offset - bound.range.offset, ..range };
         let is_known = bound.inputs.iter().any(|known| known.overlaps(range));
         let is_whole = range.length.is_multiple_of(format.bytes as u64);
-        if !is_known && is_whole && format.is_like(format.elements(part(&bound.before, at))) {
+        let bytes = part(&bound.before, at);
+        if !is_known && is_whole && format.is_like(format.elements(bytes)) && !are_indices(format, bytes) {
             bound.inputs.push(range);
         }
     }

@@ -36,6 +36,7 @@ impl CompareEngine<'_> {
     ) -> Result<CandidateReport> {
         rehal_base::keep_freed_memory();
         self.options.changes_inputs = request.changes_inputs;
+        self.options.verify.measures_rounding &= request.changes_inputs;
         (self.options.max_time, self.options.far) = (request.effort.max_time, request.effort.far);
         self.options.pulse = workers::pulse_of(worker)?;
         let candidate = request.candidate();

@@ -25,7 +25,10 @@ pub(super) fn add(
         return Ok(());
     }
     let replay = super::captured(invocation, plan.clone())?;
-    let roofs = Roofs::kept(replay.devices());
+    let roofs = Roofs::kept(replay.devices()).of_one_thread();
+    if !roofs.is_measured() {
+        return Ok(());
+    }
     let mut sites: Vec<_> = timed.iter().map(|it| it.site).collect();
     sites.sort_unstable();
     sites.dedup();

@@ -115,7 +115,7 @@ fn short(number: f64) -> String {
 fn ill_conditioned(it: &RoundingError) -> Option<String> {
     let moved = short(100.0 * it.relative_scale);
     it.is_ill_conditioned
-        .then(|| format!("ill-conditioned: inputs moved by one ULP move the results by {moved} %"))
+        .then(|| format!("ill-conditioned: inputs moved by one ULP would move the results by {moved} %"))
 }
 
 /// What to do if a difference is one of rounding, unless it is too large.

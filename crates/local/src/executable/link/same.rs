@@ -20,11 +20,17 @@ const LONGEST: u64 = 15;
 pub fn is_same_code(one: (&[u8], u32), other: (&[u8], u32)) -> bool {
     let view = |bytes| View::read(elf::own_image(bytes).ok()?).ok();
     let (Some(one_view), Some(other_view)) = (view(one.0), view(other.0)) else { return false };
-    let address =
-        |view: &View<'_>, function: u32| ElfLibrary::of(view).ok()?.addresses.get(function as usize).copied();
+    let libraries = (ElfLibrary::of(&one_view), ElfLibrary::of(&other_view));
+    let (Ok(one_library), Ok(other_library)) = libraries else { return false };
+    let address = |library: &ElfLibrary, function: u32| library.addresses.get(function as usize).copied();
     let are_known = one_view.machine == X86_64 && other_view.machine == X86_64;
-    match (address(&one_view, one.1), address(&other_view, other.1)) {
-        (Some(one), Some(other)) if are_known => Walk::new([&one_view, &other_view]).is_same([one, other]),
+    match (address(&one_library, one.1), address(&other_library, other.1)) {
+        (Some(one), Some(other)) if are_known => {
+            let has_same_imports = one_library.imports == other_library.imports;
+            let views = [&one_view, &other_view];
+            let mut walk = Walk { views, has_same_imports, visited: HashMap::new(), left: Vec::new() };
+            walk.is_same([one, other])
+        }
         _ => false,
     }
 }
@@ -32,6 +38,8 @@ pub fn is_same_code(one: (&[u8], u32), other: (&[u8], u32)) -> bool {
 /// Both functions, instruction by instruction, along all branches.
 struct Walk<'v, 'a> {
     views: [&'v View<'a>; 2],
+    /// Whether both call the same functions of the host, by the same indices.
+    has_same_imports: bool,
     /// The address in the other image of each instruction.
     visited: HashMap<u64, u64>,
     /// Where both are still to be compared.
@@ -39,10 +47,6 @@ struct Walk<'v, 'a> {
 }
 
 impl<'v, 'a> Walk<'v, 'a> {
-    fn new(views: [&'v View<'a>; 2]) -> Self {
-        Self { views, visited: HashMap::new(), left: Vec::new() }
-    }
-
     fn is_same(&mut self, entries: [u64; 2]) -> bool {
         self.left.push(entries);
         while let Some(mut at) = self.left.pop() {
@@ -78,9 +82,12 @@ impl<'v, 'a> Walk<'v, 'a> {
         match one.flow_control() {
             FlowControl::Next => Some(Some(next)),
             FlowControl::Return | FlowControl::Exception => Some(None),
-            // Through a pointer that the caller passes: an address in the image has been refused before.
-            FlowControl::IndirectCall => Some(Some(next)),
+            // Through a pointer that the caller passes, such as that of an import: an address in the image has
+            // been refused before.
+            FlowControl::IndirectCall if self.has_same_imports => Some(Some(next)),
             FlowControl::UnconditionalBranch if has_near_target(&one) => Some(Some(targets)),
+            // A call of what follows computes its own address.
+            FlowControl::Call if targets[0] == next[0] => None,
             FlowControl::ConditionalBranch | FlowControl::Call if has_near_target(&one) => {
                 self.left.push(targets);
                 Some(Some(next))
@@ -94,7 +101,8 @@ impl<'v, 'a> Walk<'v, 'a> {
         // A function may end with its segment.
         let bytes = (1..=LONGEST).rev().find_map(|length| view.memory(at, length))?;
         let instruction = Decoder::with_ip(64, bytes, at, DecoderOptions::NONE).decode();
-        (view.is_code(at) && instruction.code() != Code::INVALID).then_some(instruction)
+        let is_fixed = view.is_code(at) && view.is_constant(at, instruction.len() as u64);
+        (is_fixed && instruction.code() != Code::INVALID).then_some(instruction)
     }
 
     /// Whether both read the same bytes of their images, which nothing changes. An instruction that computes

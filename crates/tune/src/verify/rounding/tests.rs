@@ -431,3 +431,28 @@ fn ill_conditioned_kernels_are_named() {
     let error = is_right("f32", &rows, &cancels(2), &cancels(2));
     assert!(!error.is_ill_conditioned && error.relative_scale < 1e-6, "{error:?}");
 }
+
+/// Results that jump say nothing about rounding: a wrong one is not explained by the jump.
+#[test]
+fn a_jump_is_not_rounding() {
+    let integers: Vec<f64> = (0..512).map(|it| f64::from(it % 37)).collect();
+    let floor = |plus: f64| move |all: &[f64]| all.iter().map(|it| it.floor() + plus).collect::<Vec<_>>();
+    assert_eq!(judged("f32", &integers, &floor(0.0), &floor(0.0)).0, None);
+    for wrong in [1.0, 0.05] {
+        assert_eq!(judged("f32", &integers, &floor(0.0), &floor(wrong)).0, Some(0), "{wrong}");
+    }
+    let chosen = |one: f64| {
+        move |all: &[f64]| all.iter().map(|it| if *it == 5.0 { one } else { 3.0 }).collect::<Vec<_>>()
+    };
+    assert_eq!(judged("f32", &integers, &chosen(9.0), &chosen(9.1)).0, Some(5));
+}
+
+/// Numbers of 16 bits are the halves of indices, too: moved, they would be others.
+#[test]
+fn indices_are_no_numbers_of_16_bits() {
+    let [half, single] = ["f16", "f32"].map(|it| Format::for_type(it.parse().unwrap()).unwrap());
+    let bytes = |words: &[i32]| words.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>();
+    assert!(are_indices(half, &bytes(&[1024, 8192, 0, -7])));
+    assert!(!are_indices(single, &bytes(&[1024, 8192])) && !are_indices(half, &[]));
+    assert!(!are_indices(half, &bytes(&[1024, 0x3c00_4200])));
+}
