@@ -85,8 +85,8 @@ impl Clock {
     }
 }
 
-/// What a comparison of times proves. Of processes ([`judge_processes`]), faster and slower are proved to be so
-/// by more than the margin.
+/// What a comparison of times proves. Of processes ([`judge_processes`]), faster and slower are proved to be
+/// so by more than the margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimingVerdict {

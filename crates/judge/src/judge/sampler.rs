@@ -476,8 +476,8 @@ fn widened(interval: Interval, ratio: f64, steps: Steps) -> Interval {
     Interval { low, high }
 }
 
-/// The interval of a ratio. By a coarse clock, a disturbed time cannot be told from one that takes a step more,
-/// so that it covers both results: with such times and without.
+/// The interval of a ratio. By a coarse clock, a disturbed time cannot be told from one that takes a step
+/// more, so that it covers both results: with such times and without.
 fn wider(batches: &[f64], disturbed: &[f64], outside: f64) -> Option<Interval> {
     let (one, other) = (interval_of(batches, outside)?, interval_of(disturbed, outside)?);
     Some(Interval { low: one.low.min(other.low), high: one.high.max(other.high) })

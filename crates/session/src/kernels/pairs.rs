@@ -6,7 +6,7 @@ use rehal_base::{Error, HostMemory, Result, StatusCode};
 use rehal_hal::DeviceGroup;
 use rehal_hal::profile::{now_ns, process_cpu_ns, resolution_ns};
 use rehal_judge::{
-    Batch, Clock, Flow, JudgeOptions, Judgment, PartTiming, Parts, Sample, Side, Subject, measure,
+    Batch, Clock, Flow, JudgeOptions, Judgment, PartTiming, Parts, Preemption, Sample, Side, Subject, measure,
 };
 use rehal_replay::Replay;
 use rehal_tune::{DispatchSpans, RunningCode, displace};
@@ -173,15 +173,37 @@ impl Turns<'_> {
             Clock::Processor => process_cpu_ns,
             Clock::Wall | Clock::Device => now_ns,
         };
-        let Some(name) = self.scope else {
-            let begun = read();
-            replay.run(&mut [&mut reports])?;
-            return Ok(Sample::clean((read() - begun) as f64));
+        let is_wall = self.clock != Clock::Processor;
+        let before = if is_wall { preemptions() } else { 0 };
+        let ns = match self.scope {
+            None => {
+                let begun = read();
+                replay.run(&mut [&mut reports])?;
+                (read() - begun) as f64
+            }
+            Some(name) => {
+                let mut timer = ScopeTimer::with_clock(name, read);
+                replay.run(&mut [&mut reports, &mut timer])?;
+                timer.finish()? as f64
+            }
         };
-        let mut timer = ScopeTimer::with_clock(name, read);
-        replay.run(&mut [&mut reports, &mut timer])?;
-        Ok(Sample::clean(timer.finish()? as f64))
+        let is_preempted = is_wall && preemptions() != before;
+        let preemption = if is_preempted { Preemption::Included } else { Preemption::None };
+        Ok(Sample { ns, preemption })
     }
+}
+
+/// How often threads of this process were preempted so far: their involuntary context switches
+/// (<https://man7.org/linux/man-pages/man5/proc_pid_status.5.html>). 0 if that is not known.
+fn preemptions() -> u64 {
+    let count = |status: String| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"))?;
+        line.trim().parse().ok()
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    // A thread may end meanwhile.
+    let statuses = tasks.filter_map(|it| std::fs::read_to_string(it.path().join("status")).ok());
+    statuses.filter_map(count).sum()
 }
 
 /// The functions that a capture dispatches, by name.

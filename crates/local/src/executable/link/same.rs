@@ -82,8 +82,8 @@ impl<'v, 'a> Walk<'v, 'a> {
         match one.flow_control() {
             FlowControl::Next => Some(Some(next)),
             FlowControl::Return | FlowControl::Exception => Some(None),
-            // Through a pointer that the caller passes, such as that of an import: an address in the image has
-            // been refused before.
+            // Through a pointer that the caller passes, such as that of an import: an address in the image
+            // has been refused before.
             FlowControl::IndirectCall if self.has_same_imports => Some(Some(next)),
             FlowControl::UnconditionalBranch if has_near_target(&one) => Some(Some(targets)),
             // A call of what follows computes its own address.

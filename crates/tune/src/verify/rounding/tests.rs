@@ -449,7 +449,7 @@ fn a_jump_is_not_rounding() {
 
 /// Numbers of 16 bits are the halves of indices, too: moved, they would be others.
 #[test]
-fn indices_are_no_numbers_of_16_bits() {
+fn indices_do_not_pass_for_numbers_of_16_bits() {
     let [half, single] = ["f16", "f32"].map(|it| Format::for_type(it.parse().unwrap()).unwrap());
     let bytes = |words: &[i32]| words.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>();
     assert!(are_indices(half, &bytes(&[1024, 8192, 0, -7])));
