@@ -79,7 +79,7 @@ impl Clock {
     pub fn told(self) -> &'static str {
         match self {
             Self::Wall => "the wall clock",
-            Self::Processor => "the processor's clock",
+            Self::Processor => "the processor's clock of all threads",
             Self::Device => "the device's clock",
         }
     }

@@ -196,6 +196,39 @@ pub struct ShapeTiming {
     /// The bindings that had fresh values in each pair. Without one, a replacement that remembers its results
     /// is not found.
     pub varied_bindings: Vec<u32>,
+    /// Of the captured side and of the replaced one: the part of the processor's time that the thread had
+    /// which took longest. Without a difference, both share their work alike.
+    pub longest_shares: [f64; 2],
+}
+
+impl Timing {
+    /// By how much longer the thread that takes longest has worked than the time of all threads says, as a
+    /// fraction of that: above 1 if the replacement shares its work less evenly.
+    pub fn imbalance(&self) -> f64 {
+        let total = |side: usize| {
+            let of = |it: &ShapeTiming| {
+                let ns = [it.timing.captured.ns, it.timing.replaced.ns][side];
+                let count = it.shape.count as f64;
+                [ns * count, ns * count * it.longest_shares[side]]
+            };
+            self.shapes.iter().map(of).fold([0.0; 2], |all, it| [all[0] + it[0], all[1] + it[1]])
+        };
+        let share = |[all, longest]: [f64; 2]| if all > 0.0 { longest / all } else { 1.0 };
+        let (captured, replaced) = (share(total(0)), share(total(1)));
+        if captured > 0.0 { replaced / captured } else { 1.0 }
+    }
+
+    /// What the times prove. Whether a replacement that shares its work less evenly among threads is slower
+    /// cannot be told by the time of all of them.
+    pub fn verdict(&self) -> TimingVerdict {
+        let Judgment { interval, margin, .. } = &self.judgment;
+        let is_uneven = self.imbalance() > 1.0 + margin
+            && interval.is_some_and(|it| it.high * self.imbalance() >= 1.0 + margin);
+        match self.judgment.verdict() {
+            TimingVerdict::Faster | TimingVerdict::NotSlower if is_uneven => TimingVerdict::CannotTell,
+            verdict => verdict,
+        }
+    }
 }
 
 /// How a replacement compares with the captured kernel.
@@ -243,7 +276,7 @@ impl Comparison {
         if self.is_same_code {
             return Some(false);
         }
-        let has = |verdict| self.timings.iter().any(|timing| timing.judgment.verdict() == verdict);
+        let has = |verdict| self.timings.iter().any(|timing| timing.verdict() == verdict);
         match has(TimingVerdict::Slower) {
             true => Some(true),
             false if self.timings.is_empty() || has(TimingVerdict::CannotTell) => None,

@@ -67,7 +67,7 @@ fn a_difference_has_status_2_and_its_place() {
     let rounded = print(&verify(&[&ulp, "--element_type=f32"], &path));
     let expected = "the same: 13 dispatches and 3 host reads, 1 of them up to rounding\n  \
                     right up to rounding: chain_dispatch_0_matmul_24x24x24_f32 (f32): differs by up to ";
-    assert!(rounded.starts_with(expected) && rounded.ends_with(" ULPs (limit 32)\n"), "{rounded}");
+    assert!(rounded.starts_with(expected) && rounded.ends_with(" ULPs (limit 16)\n"), "{rounded}");
 }
 
 #[test]

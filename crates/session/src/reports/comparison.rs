@@ -69,6 +69,7 @@ struct ShapeRow<'a> {
     replaced: SideTiming,
     ratio: f64,
     ratio_interval: Option<Interval>,
+    longest_shares: [f64; 2],
     varied_bindings: &'a [u32],
 }
 
@@ -85,7 +86,7 @@ fn timing(it: &Timing) -> TimingRow<'_> {
     let (judgment, conditions) = (&it.judgment, &it.judgment.conditions);
     TimingRow {
         cache: cache_name(it.cache),
-        verdict: judgment.verdict(),
+        verdict: it.verdict(),
         ratio: judgment.ratio,
         ratio_interval: judgment.interval,
         margin: judgment.margin,
@@ -120,6 +121,7 @@ fn shape(it: &ShapeTiming) -> ShapeRow<'_> {
         replaced: it.timing.replaced,
         ratio: it.timing.ratio,
         ratio_interval: it.timing.interval,
+        longest_shares: it.longest_shares,
         varied_bindings: &it.varied_bindings,
     }
 }

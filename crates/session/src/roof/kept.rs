@@ -68,7 +68,8 @@ impl MachineRoof {
             return None;
         }
         let kept: Self = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
-        let are_rates = kept.rates().all(|it| it.is_finite() && it > 0.0);
+        let is_complete = !kept.peaks.is_empty() && !kept.bandwidths.is_empty();
+        let are_rates = is_complete && kept.rates().all(|it| it.is_finite() && it > 0.0);
         (kept.machine == *machine && are_rates).then_some((kept, path))
     }
 

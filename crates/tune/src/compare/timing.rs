@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rehal_base::{Error, HostMemory, Result};
 use rehal_hal::DeviceGroup;
 use rehal_hal::profile::{ProcessorTime, resolution_ns};
+use rehal_judge::stats;
 use rehal_judge::{
     Batch, Clock, Flow, JudgeOptions, LONGEST_STEP_NS, Parts, Preemption, Pulse, Sample, Side, Stopped,
     Subject, measure,
@@ -20,6 +21,9 @@ use crate::Tolerance;
 use crate::element_types::known_element_type;
 use crate::tolerance::tolerance_of;
 
+/// Calls before the first pair of a placement, a random number below this and in this time.
+const MOST_CALLS: u32 = 32;
+const LONGEST_CALLS: Duration = Duration::from_millis(2);
 /// One pair in so many compares what both kernels compute with fresh values, besides the first of each batch.
 const COMPARED_PAIRS: u32 = 16;
 
@@ -60,14 +64,16 @@ pub(super) fn time(
             checks: comparison.is_right(),
             spans: DispatchSpans::begin(&subject.devices),
             clock: Clock::Wall,
+            longest_share: 1.0,
             random,
             fresh: slices.iter().map(fresh).collect(),
             tolerance,
             placed: None,
+            shares: slices.iter().map(|_| Default::default()).collect(),
             not_reproduced: None,
         };
         let judged = measure(&mut bench, &parts, &judging)?;
-        let Bench { spans, fresh, not_reproduced, placed, .. } = bench;
+        let Bench { spans, fresh, shares, not_reproduced, placed, .. } = bench;
         drop(placed);
         spans.end()?;
         let Some(judgment) = judged.and_then(|it| it.into_iter().next()) else {
@@ -76,12 +82,14 @@ pub(super) fn time(
             return Ok(());
         };
         let stopped = judgment.stopped;
-        let shapes =
-            slices.iter().zip(&judgment.parts).zip(fresh).map(|((slice, part), fresh)| ShapeTiming {
+        let shapes = slices.iter().zip(&judgment.parts).zip(fresh).zip(shares).map(
+            |(((slice, part), fresh), shares)| ShapeTiming {
                 shape: slice.shape.clone(),
                 timing: part.clone(),
                 varied_bindings: fresh.ordinals(),
-            });
+                longest_shares: shares.map(|it| stats::median(&it)),
+            },
+        );
         comparison.timings.push(Timing { cache: *cache, shapes: shapes.collect(), judgment });
         if matches!(stopped, Stopped::FarSlower | Stopped::Interrupted) {
             break;
@@ -109,12 +117,16 @@ struct Bench<'a> {
     checks: bool,
     spans: DispatchSpans,
     clock: Clock,
+    /// Of the last dispatch.
+    longest_share: f64,
     random: fastrand::Rng,
     /// The inputs that get fresh values, by shape.
     fresh: Vec<Arc<FreshBindings>>,
     /// For what is computed with them.
     tolerance: Option<&'a Tolerance>,
     placed: Option<Placed>,
+    /// By shape, for both sides: the part of the time of all threads that the one which took longest had.
+    shares: Vec<[Vec<f64>; 2]>,
     /// Why the replacement is wrong.
     not_reproduced: Option<String>,
 }
@@ -143,7 +155,16 @@ impl Subject for Bench<'_> {
         let replays = self.replays(slice, first)?;
         let (sides, times) = self.sides(&replays, first)?;
         batch.add_other(group, times);
-        let sides = FreshSide::pair(sides, self.fresh[group].clone())?;
+        let mut sides = FreshSide::pair(sides, self.fresh[group].clone())?;
+        // A kernel whose calls depend on those before begins each placement with the same ones.
+        let begun = Instant::now();
+        for side in &mut sides {
+            for _ in 0..self.random.u32(..MOST_CALLS) {
+                if begun.elapsed() < LONGEST_CALLS {
+                    side.repeat(None, &mut [])?;
+                }
+            }
+        }
         self.placed =
             Some(Placed { shape: group, sides, _replays: replays, pair_count: 0, _displacing: displacing });
         Ok(Flow::Continue)
@@ -168,6 +189,8 @@ impl Subject for Bench<'_> {
                 }
             }
             times[side] = self.repeat(it, seed)?;
+            let share = self.longest_share;
+            self.shares[shape][side].push(share);
             if seed.is_none()
                 && !it.side.is_reproduced()?
                 && let Some(flow) = self.differs(side, shape, number)?
@@ -300,8 +323,9 @@ impl Bench<'_> {
 
     /// The time of a dispatch: what the device reports since the last time, else the host's.
     fn time_of(&mut self, timer: &Timer) -> Sample {
-        let (clock, sample) = sample_of(&self.spans.take()).unwrap_or((Clock::Wall, timer.sample()));
-        self.clock = clock;
+        let spans = self.spans.take();
+        let (clock, sample) = sample_of(&spans).unwrap_or((Clock::Wall, timer.sample()));
+        (self.clock, self.longest_share) = (clock, longest_share(&spans));
         sample
     }
 }
@@ -334,6 +358,16 @@ fn in_order<T>(first: Side, mut make: impl FnMut(usize) -> Result<T>) -> Result<
     let (one, other) = (side_index(first), 1 - side_index(first));
     let (one_made, other_made) = (make(one)?, make(other)?);
     Ok(if one == 0 { [one_made, other_made] } else { [other_made, one_made] })
+}
+
+/// The part of the processor's time of all threads that the one which took longest had: 1 of one thread, and
+/// of devices that report no threads.
+fn longest_share(spans: &[DispatchTime]) -> f64 {
+    let total = |of: fn(&ProcessorTime) -> u64| {
+        spans.iter().filter_map(|it| it.processor.as_ref()).map(of).sum::<u64>() as f64
+    };
+    let (longest, all) = (total(|it| it.longest_cpu_ns), total(|it| it.cpu_ns));
+    if all > 0.0 { longest / all } else { 1.0 }
 }
 
 /// The time of a dispatch by the spans that devices reported, and what measured it; `None` without spans.
@@ -441,6 +475,16 @@ mod tests {
         }
         // A clock whose steps are longer is not averaged.
         assert!((LONGEST_STEP_NS..4.0 * LONGEST_STEP_NS).contains(&longest(1e12)));
+    }
+
+    #[test]
+    fn the_thread_that_takes_longest_has_a_share() {
+        let of = |longest_cpu_ns, cpu_ns| {
+            let processor = ProcessorTime { longest_cpu_ns, cpu_ns, ..ProcessorTime::default() };
+            DispatchTime { start_ns: 0, end_ns: 9, processor: Some(processor) }
+        };
+        assert_eq!(longest_share(&[of(60, 100), of(100, 100)]), 0.8);
+        assert_eq!([longest_share(&[]), longest_share(&[of(0, 0)])], [1.0, 1.0]);
     }
 
     #[test]

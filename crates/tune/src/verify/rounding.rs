@@ -165,7 +165,7 @@ impl Rounding {
     /// one program for other processors, with and without fused multiplications, it takes up to 13 times.
     /// Those of 16 bits mostly compute with f32, and round once.
     fn limit(&self) -> f64 {
-        if self.format.bytes == 2 { 8.0 } else { 32.0 }
+        if self.format.bytes == 2 { 8.0 } else { 16.0 }
     }
 
     /// The most that the kernel rounds, and that inputs moved by one unit in the last place move, in units in
@@ -187,7 +187,7 @@ impl Rounding {
             (0.0, _) => typical,
             (_, 0.0) => 2.0 / self.limit() * ulp,
             _ if self.format.bytes == 2 => ulp * (PART * typical_ulps).max(0.5),
-            _ => ulp * (PART * typical_ulps).max(1.0),
+            _ => ulp * (PART * typical_ulps).max(2.0),
         }
     }
 

@@ -326,7 +326,11 @@ impl Report for Compared<'_> {
             let _ = writeln!(text, "compared with {}", escaped(baseline));
         }
         let what = self.scope.map_or_else(|| "replay".into(), |scope| format!("scope {}", escaped(scope)));
-        let _ = writeln!(text, "{what}: {}", compare::ratio(self.judgment, false, self.base()));
+        let _ = writeln!(
+            text,
+            "{what}: {}",
+            compare::ratio(self.judgment, self.judgment.verdict().told(), self.base())
+        );
         for line in compare::measured(self.judgment) {
             let _ = writeln!(text, "  {line}");
         }

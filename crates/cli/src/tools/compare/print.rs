@@ -108,7 +108,13 @@ fn wrong_memory(comparison: &Comparison) -> Option<&Verification> {
 
 fn add_timing(text: &mut String, timing: &Timing, is_same_code: bool, options: &CompareOptions, base: &str) {
     let judgment = &timing.judgment;
-    line(text, cache_name(timing.cache), &ratio(judgment, is_same_code, base));
+    let verdict = if is_same_code { SAME_CODE } else { timing.verdict().told() };
+    line(text, cache_name(timing.cache), &ratio(judgment, verdict, base));
+    let imbalance = timing.imbalance();
+    if imbalance > 1.0 + judgment.margin {
+        let what = "less evenly among threads: that which takes longest";
+        line(text, "", &format!("it shares its work {what} has {imbalance:.3} times as much of it"));
+    }
     measured(judgment).iter().for_each(|it| line(text, "", it));
     add_clock(text, judgment, options);
     if timing.shapes.len() > 1 {
@@ -121,9 +127,8 @@ fn add_timing(text: &mut String, timing: &Timing, is_same_code: bool, options: &
     }
 }
 
-/// What a judgment says, in a line. Times of the same code prove nothing about it.
-pub(in crate::tools) fn ratio(judgment: &Judgment, is_same_code: bool, base: &str) -> String {
-    let verdict = if is_same_code { SAME_CODE } else { judgment.verdict().told() };
+/// What a judgment says, in a line, after its verdict.
+pub(in crate::tools) fn ratio(judgment: &Judgment, verdict: &str, base: &str) -> String {
     if judgment.ratio.is_nan() {
         return format!("{verdict}: threads were preempted in each pair, and for how long is not known");
     }
@@ -252,7 +257,7 @@ pub(super) fn summary(comparison: &Comparison) -> String {
     let timings = comparison.timings.iter().map(|timing| {
         let Judgment { ratio, interval, .. } = &timing.judgment;
         let interval = interval.map(|it| format!(" ({:.3} to {:.3})", it.low, it.high)).unwrap_or_default();
-        let verdict = if comparison.is_same_code { SAME_CODE } else { timing.judgment.verdict().told() };
+        let verdict = if comparison.is_same_code { SAME_CODE } else { timing.verdict().told() };
         format!("{} {ratio:.3}{interval} {verdict}", cache_name(timing.cache))
     });
     timings.collect::<Vec<_>>().join("; ")
