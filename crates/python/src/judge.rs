@@ -5,6 +5,9 @@ use rehal_session::{check_times, judge_processes};
 
 use crate::errors::exception;
 
+/// A ratio, both ends of its interval, and a verdict.
+type Told = (f64, Option<(f64, f64)>, &'static str);
+
 /// The ratio of the times of two sets of processes, its interval, and what it proves.
 #[pyfunction]
 pub fn judge(
@@ -13,7 +16,7 @@ pub fn judge(
     after: Vec<f64>,
     margin: f64,
     comparisons: usize,
-) -> PyResult<(f64, Option<(f64, f64)>, &'static str)> {
+) -> PyResult<Told> {
     check_times(&before, &after, margin).map_err(|error| exception(py, &error))?;
     let judgment = judge_processes(&before, &after, margin, comparisons);
     Ok((judgment.ratio, judgment.interval.map(|it| (it.low, it.high)), judgment.verdict.told()))

@@ -107,7 +107,10 @@ fn a_right_kernel_is_timed() {
             "{part}: {ran:?}"
         );
     }
-    assert!(ran.stdout.contains(" clock; stopped because the interval is narrow enough after "), "{ran:?}");
+    assert!(
+        ran.stdout.contains(" of all threads; stopped because the interval is narrow enough after "),
+        "{ran:?}"
+    );
     assert!(lines.len() < 24, "a screen");
 
     let ran = compare(&[&with(&source), "--format=json", "--cache=warm"]);
