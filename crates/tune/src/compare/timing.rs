@@ -23,7 +23,7 @@ use crate::tolerance::tolerance_of;
 
 /// Calls before the first pair of a placement, a random number below this and in this time.
 const MOST_CALLS: u32 = 32;
-const LONGEST_CALLS: Duration = Duration::from_millis(2);
+const LONGEST_CALLS: Duration = Duration::from_millis(10);
 /// One pair in so many compares what both kernels compute with fresh values, besides the first of each batch.
 const COMPARED_PAIRS: u32 = 16;
 
