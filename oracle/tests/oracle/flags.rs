@@ -31,10 +31,12 @@ const FAST_FORWARD: Added = (&["replay_fast_forward"], "the reference repeats th
 const CACHE: Added = (&["replay_cache"], "the reference does not evict caches");
 const SUMMARY: Added = (&["benchmark_summary"], "the reference prints no statistics of samples");
 const COMPARISON: Added = (
-    &["with", "fail_if_slower", "max_time", "precision", "seed", "format"],
+    &["with", "baseline", "fail_if_slower", "max_time", "precision", "seed", "format"],
     "the reference compares no replays",
 );
 const MERGE_EXECUTABLES: Added = (&["merge_executables"], "the reference totals each loaded executable");
+const JSON: Added = (&["format"], "the reference prints text only");
+const PROCESSES: Added = (&["processes"], "the reference measures in one process");
 const HISTORY: Added = (&["history", "against"], "the reference keeps no history");
 const SUBSTITUTION: Added =
     (&["executable_substitution"], "the reference replaces executables in replays only");
@@ -70,7 +72,7 @@ const OF_DEVICES: [&str; 10] = [
 const TOOLS: [(&str, &[Added]); 11] = [
     (
         "iree-run-replay",
-        &[VERSION, RECOVER, REPLAY_ORDER, FILE_WRITES, HOST_READS, LEDGER, WORKGROUPS, COMPILER],
+        &[VERSION, RECOVER, REPLAY_ORDER, FILE_WRITES, HOST_READS, LEDGER, WORKGROUPS, COMPILER, JSON],
     ),
     ("iree-dump-replay", &[VERSION, RECOVER]),
     (
@@ -86,11 +88,15 @@ const TOOLS: [(&str, &[Added]); 11] = [
             SUMMARY,
             COMPARISON,
             HISTORY,
+            PROCESSES,
             WORKGROUPS,
             COMPILER,
         ],
     ),
-    ("iree-run-module", &[VERSION, SUBSTITUTION, WORKGROUPS, EXTERNAL_PATHS, RECORDED_LEDGER, COMPILER]),
+    (
+        "iree-run-module",
+        &[VERSION, SUBSTITUTION, WORKGROUPS, EXTERNAL_PATHS, RECORDED_LEDGER, COMPILER, JSON],
+    ),
     (
         "iree-benchmark-module",
         &[
@@ -102,10 +108,11 @@ const TOOLS: [(&str, &[Added]); 11] = [
             PERF_COUNTERS,
             TIME_UNIT,
             SUMMARY,
+            PROCESSES,
             COMPILER,
         ],
     ),
-    ("iree-benchmark-executable", &[VERSION, GUIDE, RECORDING, PERF_COUNTERS, SUMMARY]),
+    ("iree-benchmark-executable", &[VERSION, GUIDE, RECORDING, PERF_COUNTERS, SUMMARY, PROCESSES]),
     ("iree-dump-module", &[VERSION, GUIDE]),
     ("iree-dump-parameters", &[VERSION, GUIDE, EXTERNAL_PATHS]),
     ("iree-create-parameters", &[VERSION, GUIDE]),
