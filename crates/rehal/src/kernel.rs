@@ -26,6 +26,6 @@
 
 pub use rehal_session::{
     ComparedShape, Cut, EntryPoint, ExecutableSource, Interval, Kernel, KernelBinding, KernelOptions,
-    KernelProcessor, KernelScaling, KernelTimes, Kernels, LaunchArguments, LaunchBinding, Launches,
-    LoadOptions, LoadedExecutable, Slice, SliceCheck, SliceOptions, SlicedRead,
+    KernelProcessor, KernelScaling, Kernels, LaunchArguments, LaunchBinding, Launches, LoadOptions,
+    LoadedExecutable, Slice, SliceCheck, SliceOptions, SlicedRead,
 };

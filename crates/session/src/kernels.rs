@@ -30,8 +30,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rehal_base::{Range, Result, glob};
-use rehal_judge::Pulse;
 use rehal_judge::stats::Interval;
+use rehal_judge::{Clock, Pulse};
 use rehal_local::watch_buffer;
 use rehal_replay::{
     AccessKind, Observer, Plan, PlannedBinding, RecordLocation, Replay, SliceOptions, SliceSet,
@@ -70,7 +70,7 @@ pub struct Kernels {
     /// Time of all dispatches of all functions in nanoseconds, if measured: the sum of those of the kernels.
     pub total_ns: Option<u64>,
     /// How times are measured, if they are.
-    pub times: Option<KernelTimes>,
+    pub times: Option<Clock>,
     /// Number of replays that the times are lower quartiles of.
     pub sample_count: u64,
     /// Whether the order of the first ten kernels is stable: each takes longer than the next in 99 of 100
@@ -81,15 +81,6 @@ pub struct Kernels {
     pub is_interrupted: bool,
     /// What may have distorted the times, as sentences.
     pub warnings: Vec<String>,
-}
-
-/// How the time of a dispatch is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KernelTimes {
-    /// From its begin to its end, as the device reports it.
-    Device,
-    /// From before it is submitted until the host knows that it is complete.
-    Host,
 }
 
 /// Dispatches with the same function, workgroups, constants and bindings.

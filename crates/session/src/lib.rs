@@ -83,9 +83,8 @@ pub use executable_functions::executable_functions;
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{
     BindingFile, DispatchFile, DispatchFiles, FunctionCost, FunctionNames, FunctionTiming, Kernel,
-    KernelBinding, KernelOptions, KernelProcessor, KernelRecording, KernelRecords, KernelScaling,
-    KernelTimes, Kernels, RecordedKernel, ReplayComparison, check_kernel_records, compare_replays,
-    dispatch_clock, function_costs,
+    KernelBinding, KernelOptions, KernelProcessor, KernelRecording, KernelRecords, KernelScaling, Kernels,
+    RecordedKernel, ReplayComparison, check_kernel_records, compare_replays, dispatch_clock, function_costs,
 };
 pub use loaded_executable::{
     EntryPoint, ExecutableSource, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,

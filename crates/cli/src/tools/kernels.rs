@@ -12,11 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rehal_base::{Error, Result, plural};
-use rehal_judge::Clock;
 use rehal_judge::{Pulse, stats};
 use rehal_session::{
-    CaptureFile, CrashReports, DeviceOptions, Kernel, KernelOptions, KernelTimes, Kernels, Replay, Roofs,
-    SliceCheck, SliceOptions, watch_buffer,
+    CaptureFile, CrashReports, DeviceOptions, Kernel, KernelOptions, Kernels, Replay, Roofs, SliceCheck,
+    SliceOptions, watch_buffer,
 };
 
 use super::history::{self, History};
@@ -30,6 +29,7 @@ use crate::{Invocation, Operands, Tool, captures, devices, interrupts, output, p
 use commands::Place;
 use export::{Commands, Export};
 use print::List;
+pub(super) use print::described;
 use roof::Sort;
 
 /// See the [module](self).
@@ -307,10 +307,7 @@ fn add_scaling(
 
 /// The times that a history compares.
 fn measured(kernels: &Kernels) -> Vec<Measured> {
-    let clock = match kernels.times {
-        Some(KernelTimes::Device) => Clock::Device,
-        _ => Clock::Wall,
-    };
+    let clock = kernels.times.unwrap_or_default();
     let of = |it: &Kernel| Some(Measured::new(name(it), it.time_ns? as f64, clock));
     kernels.kernels.iter().filter_map(of).collect()
 }

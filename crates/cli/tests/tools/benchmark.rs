@@ -354,7 +354,7 @@ fn a_replacement_is_measured_in_the_whole_and_in_each_function() {
     assert_eq!(report["scope"], "execute");
     assert_eq!(
         (&report["verdict"], &report["is_checked"], &report["timed_by"]),
-        (&"slower".into(), &false.into(), &"device".into())
+        (&"slower".into(), &false.into(), &"processor".into())
     );
     assert_eq!(report["with"][0], format!("function or executable '{MATMUL}': {}", source.display()));
     let functions = report["functions"].as_array().unwrap();
@@ -567,8 +567,7 @@ fn a_measurement_is_repeated_in_processes() {
             let distinct: std::collections::HashSet<_> = distinct.collect();
             // A time of a process of its own, and not of another one again. Kernels are in nanoseconds.
             assert!(words[1] == "kernels" || distinct.len() > 1, "{line}");
-            let clock = if words[1] == "kernels" { "device" } else { "processor" };
-            assert_eq!(measured["timed_by"], clock, "{line}");
+            assert_eq!(measured["timed_by"], "processor", "{line}");
         }
         let settings = line["settings"].to_string();
         assert!(!settings.contains("processes"), "{settings}");

@@ -60,7 +60,7 @@ fn a_run_adds_times_and_directions() {
     let time = kernel["time_ns"].as_f64().unwrap();
     let count = kernel["count"].as_f64().unwrap();
     assert!((rate * time / (48e9 * count) - 1.0).abs() < 1e-9, "{kernel}");
-    assert_eq!((run["timed_by"].as_str(), kernel["share"].as_f64()), (Some("device"), Some(1.0)));
+    assert_eq!((run["timed_by"].as_str(), kernel["share"].as_f64()), (Some("processor"), Some(1.0)));
     let [kernel] = &planned["kernels"].as_array().unwrap()[..] else { panic!("{planned}") };
     assert!(kernel["time_ns"].is_null() && kernel["bytes_read"].is_null(), "{kernel}");
     assert_eq!(kernel["no_rate_because"], "unknown directions");
@@ -384,7 +384,7 @@ fn exported_slices_have_the_digests_of_the_index() {
     let index: Value = serde_json::from_str(&index).unwrap();
     let entries = index["kernels"].as_array().unwrap();
     assert_eq!(entries.len(), kernels);
-    assert_eq!(index["timed_by"], "device");
+    assert_eq!(index["timed_by"], "processor");
     for entry in entries {
         let keys = ["function", "workgroup_count", "constants", "bindings", "count", "time_ns", "share"];
         assert!(keys.iter().all(|key| !entry[key].is_null()), "{entry}");

@@ -11,7 +11,7 @@ use rehal_judge::{
 use rehal_replay::Replay;
 use rehal_tune::{DispatchSpans, RunningCode, displace};
 
-use super::{Groups, KernelTimes, runs};
+use super::{Groups, runs};
 use crate::{CrashReports, ScopeTimer};
 
 /// How long replays take with replacements, compared with those without.
@@ -24,7 +24,7 @@ pub struct ReplayComparison {
     /// The functions that are dispatched, those with the most captured time first.
     pub functions: Vec<FunctionTiming>,
     /// How the times of functions are measured; `None` if nothing is dispatched.
-    pub times: Option<KernelTimes>,
+    pub times: Option<Clock>,
 }
 
 /// The time of all dispatches of a function in a replay, one operation at a time.
@@ -69,7 +69,7 @@ pub fn compare_replays(
         return Err(Error::new(StatusCode::Internal, "two replays were not compared"));
     };
     let functions = turns.functions;
-    let times = (!functions.names.is_empty()).then_some(functions.times);
+    let times = (!functions.names.is_empty()).then_some(functions.clock);
     let named =
         functions.names.into_iter().zip(functions.have_same_code).zip(functions.counts).zip(parts.parts);
     let timing = |(((name, has_same_code), dispatch_count), timing)| FunctionTiming {
@@ -214,8 +214,7 @@ struct Functions {
     have_same_code: Vec<bool>,
     /// The function of each kernel of the groups.
     of_kernels: Vec<usize>,
-    times: KernelTimes,
-    /// What measures the spans that devices report.
+    /// What measures the times of both sides.
     clock: Clock,
 }
 
@@ -223,15 +222,13 @@ impl Functions {
     /// Replays both sides once.
     fn find(replays: [&Replay; 2]) -> Result<Self> {
         let mut groups = Groups::default();
-        let (mut times, mut clock) = (KernelTimes::Device, Clock::Wall);
+        let mut clocks = [Clock::Wall; 2];
         let mut codes = replays.map(|it| RunningCode::new(it.devices()));
-        for ((replay, codes), is_first) in replays.into_iter().zip(&mut codes).zip([true, false]) {
+        for (((replay, codes), clock), is_first) in
+            replays.into_iter().zip(&mut codes).zip(&mut clocks).zip([true, false])
+        {
             let spans = DispatchSpans::begin(replay.devices());
-            if runs::sample(replay, &mut groups, &spans, is_first, Some(codes))?.times() == KernelTimes::Host
-            {
-                times = KernelTimes::Host;
-            }
-            clock = spans.clock();
+            *clock = runs::sample(replay, &mut groups, &spans, is_first, Some(codes))?.clock();
             spans.end()?;
         }
         let (mut names, mut counts, mut have_same_code) = (Vec::new(), Vec::new(), Vec::new());
@@ -248,7 +245,8 @@ impl Functions {
             have_same_code[index] &= codes[0].is_same(&codes[1], kernel.executable_id, kernel.function);
             of_kernels.push(index);
         }
-        Ok(Self { groups, names, counts, have_same_code, of_kernels, times, clock })
+        let clock = if clocks[0] == clocks[1] { clocks[0] } else { Clock::Wall };
+        Ok(Self { groups, names, counts, have_same_code, of_kernels, clock })
     }
 
     /// The time of all dispatches of each.
@@ -257,7 +255,7 @@ impl Functions {
         let sample = runs::sample(replay, &mut self.groups, &spans, false, None)?;
         spans.end()?;
         let mut times_ns = vec![0.0; self.names.len()];
-        for (function, time_ns) in self.of_kernels.iter().zip(sample.of_kernels(self.times)?) {
+        for (function, time_ns) in self.of_kernels.iter().zip(sample.of_kernels(self.clock)?) {
             times_ns[*function] += time_ns;
         }
         Ok(times_ns)

@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use rehal_base::{ElementType, Error, Range, Result, glob};
 use rehal_hal::profile::ProcessorTime;
-use rehal_judge::Monitor;
 use rehal_judge::stats;
+use rehal_judge::{Clock, Monitor};
 use rehal_replay::{
     AccessKind, AccessedRange, ChangeTracker, Observer, Operation, RecordLocation, Replay, distinct_bytes,
 };
@@ -17,14 +17,13 @@ use rehal_tune::{DispatchSpans, type_in_name};
 use crate::CrashReports;
 
 use super::ranking::{Rounds, typical_interval, typical_time};
-use super::{
-    Groups, Kernel, KernelOptions, KernelProcessor, KernelTimes, Key, Seen, Touched, Traffic, bindings,
-};
+use super::{Groups, Kernel, KernelOptions, KernelProcessor, Key, Seen, Touched, Traffic, bindings};
 
 /// The times of all dispatches.
 pub(super) struct Measured {
     pub total_ns: u64,
-    pub times: KernelTimes,
+    /// What measures them.
+    pub times: Clock,
     pub sample_count: u64,
     pub is_order_stable: bool,
     pub is_interrupted: bool,
@@ -38,7 +37,7 @@ pub(super) fn measure(replay: &Replay, groups: &mut Groups, options: &KernelOpti
     // A device that cannot report spans is measured from the host.
     let spans = DispatchSpans::begin(replay.devices());
     let first = sample(replay, groups, &spans, true, None)?;
-    let how = first.times();
+    let how = first.clock();
     let is_listed = |kernel: &Kernel| {
         options.function.as_ref().is_none_or(|pattern| glob::matches(pattern, &kernel.name))
     };
@@ -63,7 +62,7 @@ pub(super) fn measure(replay: &Replay, groups: &mut Groups, options: &KernelOpti
         let time_ns = typical_time(&times).round() as u64;
         kernel.time_ns = Some(time_ns);
         kernel.interval_ns = typical_interval(&times);
-        kernel.processor = (how == KernelTimes::Device).then(|| Spent::typical(&spent)).flatten();
+        kernel.processor = (how != Clock::Wall).then(|| Spent::typical(&spent)).flatten();
         total_ns += time_ns;
     }
     let (is_order_stable, is_interrupted) = (rounds.is_stable, rounds.is_interrupted);
@@ -73,6 +72,8 @@ pub(super) fn measure(replay: &Replay, groups: &mut Groups, options: &KernelOpti
 
 /// The time of all dispatches of each kernel in a replay, in nanoseconds.
 pub(super) struct Sample {
+    /// Of the device.
+    clock: Clock,
     device_ns: Option<Vec<f64>>,
     host_ns: Vec<f64>,
     spent: Vec<Spent>,
@@ -117,20 +118,17 @@ impl Spent {
 }
 
 impl Sample {
-    /// How they are measured best.
-    pub(super) fn times(&self) -> KernelTimes {
-        match self.device_ns {
-            Some(_) => KernelTimes::Device,
-            None => KernelTimes::Host,
-        }
+    /// What measures them best: the wall clock, with the time of submission, if the device does not.
+    pub(super) fn clock(&self) -> Clock {
+        if self.device_ns.is_some() { self.clock } else { Clock::Wall }
     }
 
-    /// Fails if the device did not report them.
-    pub(super) fn of_kernels(&self, times: KernelTimes) -> Result<&[f64]> {
-        match (times, &self.device_ns) {
-            (KernelTimes::Host, _) => Ok(&self.host_ns),
-            (KernelTimes::Device, Some(times)) => Ok(times),
-            (KernelTimes::Device, None) => Err(Error::failed_precondition(
+    /// The times by this clock. Fails if the device did not report them.
+    pub(super) fn of_kernels(&self, clock: Clock) -> Result<&[f64]> {
+        match (clock, &self.device_ns) {
+            (Clock::Wall, _) => Ok(&self.host_ns),
+            (_, Some(times)) => Ok(times),
+            (_, None) => Err(Error::failed_precondition(
                 "the device reported the times of all dispatches of one replay, but not of the next",
             )),
         }
@@ -153,7 +151,7 @@ pub(super) fn sample(
     }
     replay.run(&mut observers)?;
     let Timer { dispatches, .. } = timer;
-    let spans = spans.take();
+    let (clock, spans) = (spans.clock(), spans.take());
     let count = groups.kernels.len();
     let (mut host_ns, mut device_ns, mut spent) =
         (vec![0.0; count], vec![0.0; count], vec![Spent::default(); count]);
@@ -170,7 +168,7 @@ pub(super) fn sample(
             }
         }
     }
-    Ok(Sample { device_ns: has_spans.then_some(device_ns), host_ns, spent })
+    Ok(Sample { clock, device_ns: has_spans.then_some(device_ns), host_ns, spent })
 }
 
 /// Sets which bindings the first dispatch of each kernel changes. `replay` runs with an observer.

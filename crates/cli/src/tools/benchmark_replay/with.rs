@@ -5,8 +5,8 @@ use std::fmt::Write;
 use rehal_base::{Context, Error, Result};
 use rehal_judge::{Conditions, Pulse};
 use rehal_session::{
-    Clock, Code, FunctionNames, FunctionTiming, Interval, JudgeOptions, Judgment, KernelTimes, Plan,
-    ReplayComparison, Selector, Side, Stopped, Substitution, TimingVerdict, compare_replays, find_scope,
+    Clock, Code, FunctionNames, FunctionTiming, Interval, JudgeOptions, Judgment, Plan, ReplayComparison,
+    Selector, Side, Stopped, Substitution, TimingVerdict, compare_replays, find_scope,
 };
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ use crate::output::escaped;
 use crate::report::{Format, Report, Subject};
 use crate::table::{Column, Layout, Table};
 use crate::tools::processes::PROCESSES;
-use crate::tools::{compare, history, replay_flags, report_format};
+use crate::tools::{compare, history, kernels, replay_flags, report_format};
 use crate::{Invocation, advice, captures, interrupts, profiling, progress};
 use rehal_judge::time;
 
@@ -201,7 +201,7 @@ struct Compared<'a> {
     clock: Clock,
     /// What is compared is not checked.
     is_checked: bool,
-    timed_by: Option<&'static str>,
+    timed_by: Option<Clock>,
     functions: Vec<Function<'a>>,
     machine: Machine<'a>,
     #[serde(skip)]
@@ -281,10 +281,7 @@ impl<'a> Compared<'a> {
             elapsed_ns: whole.elapsed.as_nanos() as u64,
             clock: whole.clock,
             is_checked: false,
-            timed_by: comparison.times.map(|it| match it {
-                KernelTimes::Device => "device",
-                KernelTimes::Host => "host",
-            }),
+            timed_by: comparison.times,
             functions: comparison.functions.iter().map(of_function).collect(),
             machine: Machine::from_conditions(&whole.conditions),
             judgment: whole,
@@ -376,10 +373,7 @@ impl Compared<'_> {
                 escaped(function),
             ]);
         }
-        let how = match timed_by {
-            "device" => "as the device reports it",
-            _ => "with the time of submission",
-        };
+        let how = kernels::described(timed_by);
         let _ = writeln!(text, "\nall dispatches of a function in a replay, one operation at a time, {how}:");
         text.push_str(&table.text(layout));
     }

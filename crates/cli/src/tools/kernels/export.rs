@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
-    CaptureFile, CaptureOptions, DeviceGroup, DispatchFile, DispatchFiles, Kernel, KernelOptions,
-    KernelTimes, Kernels, Replay, ReplayOptions, Roofs, Slice, SliceOptions, SliceSet, SlicedRead,
-    TemporaryDirectory,
+    CaptureFile, CaptureOptions, Clock, DeviceGroup, DispatchFile, DispatchFiles, Kernel, KernelOptions,
+    Kernels, Replay, ReplayOptions, Roofs, Slice, SliceOptions, SliceSet, SlicedRead, TemporaryDirectory,
 };
 use serde::Serialize;
 
 use super::commands::{Command, Place};
-use super::print::{Row, samples, timed_by};
+use super::print::{Row, samples};
 use crate::interrupts;
 use crate::output_file::refuse_stdout;
 use crate::report::{Header, write_json};
@@ -193,8 +192,7 @@ struct Index<'a> {
     dispatch_count: u64,
     total_ns: Option<u64>,
     samples: Option<u64>,
-    #[serde(serialize_with = "timed_by")]
-    timed_by: Option<KernelTimes>,
+    timed_by: Option<Clock>,
     kernels: Vec<IndexRow<'a>>,
 }
 

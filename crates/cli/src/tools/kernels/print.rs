@@ -4,10 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_base::plural;
-use rehal_judge::time;
-use rehal_session::{
-    Interval, Kernel, KernelBinding, KernelProcessor, KernelScaling, KernelTimes, Kernels, Roofs,
-};
+use rehal_judge::{Clock, time};
+use rehal_session::{Interval, Kernel, KernelBinding, KernelProcessor, KernelScaling, Kernels, Roofs};
 use serde::{Serialize, Serializer};
 
 use super::commands::Command;
@@ -28,8 +26,7 @@ pub(super) struct List<'a> {
     /// What may have distorted the times.
     pub warnings: &'a [String],
     /// How times are measured.
-    #[serde(serialize_with = "timed_by")]
-    pub timed_by: Option<KernelTimes>,
+    pub timed_by: Option<Clock>,
     /// What the kernels are sorted by.
     sorted_by: Sort,
     pub kernels: Vec<Row<'a>>,
@@ -160,10 +157,6 @@ fn bindings<S: Serializer>(bindings: &[KernelBinding], serializer: S) -> Result<
 /// How many replays the times are of.
 pub(super) fn samples(kernels: &Kernels) -> Option<u64> {
     kernels.times.map(|_| kernels.sample_count)
-}
-
-pub(super) fn timed_by<S: Serializer>(times: &Option<KernelTimes>, serializer: S) -> Result<S::Ok, S::Error> {
-    times.map(name).serialize(serializer)
 }
 
 /// The columns of the table, those of times first.
@@ -305,10 +298,11 @@ const SCALING: [Column; 8] = [
 /// Constants that the table shows.
 const MAX_CONSTANTS: usize = 8;
 
-fn described(times: KernelTimes) -> &'static str {
-    match times {
-        KernelTimes::Device => "as the device reports it",
-        KernelTimes::Host => "with the time of submission",
+/// How times are measured, in a text.
+pub(in crate::tools) fn described(clock: Clock) -> &'static str {
+    match clock {
+        Clock::Processor | Clock::Device => "as the device reports it",
+        Clock::Wall => "with the time of submission",
     }
 }
 
@@ -432,13 +426,6 @@ pub(super) fn csv(list: &List<'_>) -> String {
         text.push('\n');
     }
     text
-}
-
-fn name(times: KernelTimes) -> &'static str {
-    match times {
-        KernelTimes::Device => "device",
-        KernelTimes::Host => "host",
-    }
 }
 
 fn share(kernels: &Kernels, kernel: &Kernel) -> Option<f64> {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Context, Error, Result, StatusCode, glob};
 use rehal_session::{
-    CalledFunction, CaptureFile, Code, CompilerOptions, CrashReports, Cut, ExecutableNames, KernelLibrary,
-    KernelOptions, KernelTimes, Kernels, Ledger, Observer, Operation, Outcome, Replay, SliceOptions,
+    CalledFunction, CaptureFile, Clock, Code, CompilerOptions, CrashReports, Cut, ExecutableNames,
+    KernelLibrary, KernelOptions, Kernels, Ledger, Observer, Operation, Outcome, Replay, SliceOptions,
     SlicedDispatch, Substitution, Verification, VerifyOptions, Worker, WrongResult, build_kernel,
     has_wrong_result, substitute_sources, verify_against, verify_lockstep, wrong_result,
 };
@@ -266,7 +266,7 @@ fn times(replay: &Replay, function: Option<String>, reports: &mut CrashReports) 
     let once = || -> Result<f64> {
         if let Some(function) = &function {
             let kernels = Kernels::timed(replay, &KernelOptions::default())?;
-            is_of_host.set(is_of_host.get() || kernels.times == Some(KernelTimes::Host));
+            is_of_host.set(is_of_host.get() || kernels.times == Some(Clock::Wall));
             let mean = |it: &rehal_session::Kernel| it.time_ns.unwrap_or(0) as f64 / it.count.max(1) as f64;
             // A candidate may lack them.
             let matching = kernels.kernels.iter().filter(|it| glob::matches(function, &it.name));
