@@ -79,7 +79,7 @@ impl Clock {
     pub fn told(self) -> &'static str {
         match self {
             Self::Wall => "the wall clock",
-            Self::Processor => "the processor's clock of all threads",
+            Self::Processor => "the CPU time of all threads",
             Self::Device => "the device's clock",
         }
     }
@@ -169,7 +169,7 @@ pub struct Judgment {
     /// counts.
     pub ratio: f64,
     /// Its interval; `None` with too few batches. With 97.5 %, all intervals of a measurement contain the
-    /// ratio, however many times it is looked at.
+    /// ratio, however many times it is looked at; with 96 % if one part has two modes.
     pub interval: Option<Interval>,
     /// By which fraction of the captured time the replaced side may be slower.
     pub margin: f64,

@@ -196,36 +196,40 @@ pub struct ShapeTiming {
     /// The bindings that had fresh values in each pair. Without one, a replacement that remembers its results
     /// is not found.
     pub varied_bindings: Vec<u32>,
-    /// Of the captured side and of the replaced one: the part of the processor's time that the thread had
-    /// which took longest. Without a difference, both share their work alike.
+    /// Of the captured side and of the replaced one: CPU time of the thread with the most, as a fraction of
+    /// that of all threads.
     pub longest_shares: [f64; 2],
 }
 
 impl Timing {
-    /// By how much longer the thread that takes longest has worked than the time of all threads says, as a
-    /// fraction of that: above 1 if the replacement shares its work less evenly.
-    pub fn imbalance(&self) -> f64 {
-        let total = |side: usize| {
+    /// The part of the CPU time of all threads that the one with the most had, of both sides.
+    pub fn longest_shares(&self) -> [f64; 2] {
+        [0, 1].map(|side| {
             let of = |it: &ShapeTiming| {
-                let ns = [it.timing.captured.ns, it.timing.replaced.ns][side];
-                let count = it.shape.count as f64;
-                [ns * count, ns * count * it.longest_shares[side]]
+                let ns = [it.timing.captured.ns, it.timing.replaced.ns][side] * it.shape.count as f64;
+                [ns, ns * it.longest_shares[side]]
             };
-            self.shapes.iter().map(of).fold([0.0; 2], |all, it| [all[0] + it[0], all[1] + it[1]])
-        };
-        let share = |[all, longest]: [f64; 2]| if all > 0.0 { longest / all } else { 1.0 };
-        let (captured, replaced) = (share(total(0)), share(total(1)));
-        if captured > 0.0 { replaced / captured } else { 1.0 }
+            let [all, longest] =
+                self.shapes.iter().map(of).fold([0.0; 2], |all, it| [all[0] + it[0], all[1] + it[1]]);
+            if all > 0.0 { longest / all } else { 1.0 }
+        })
     }
 
-    /// What the times prove. Whether a replacement that shares its work less evenly among threads is slower
-    /// cannot be told by the time of all of them.
+    /// Whether the replacement shares its work so much less evenly among threads that it may be slower,
+    /// although all threads together take no longer.
+    pub fn is_uneven(&self) -> bool {
+        /// A second thread begins later, which is a larger part of a shorter kernel.
+        const LEAST: f64 = 1.25;
+        let [captured, replaced] = self.longest_shares();
+        let (ratio, margin) = (replaced / captured, self.judgment.margin);
+        ratio > LEAST && self.judgment.interval.is_some_and(|it| it.high * ratio >= 1.0 + margin)
+    }
+
+    /// What the times prove. Whether a replacement that is uneven is slower cannot be told by the time of all
+    /// threads.
     pub fn verdict(&self) -> TimingVerdict {
-        let Judgment { interval, margin, .. } = &self.judgment;
-        let is_uneven = self.imbalance() > 1.0 + margin
-            && interval.is_some_and(|it| it.high * self.imbalance() >= 1.0 + margin);
         match self.judgment.verdict() {
-            TimingVerdict::Faster | TimingVerdict::NotSlower if is_uneven => TimingVerdict::CannotTell,
+            TimingVerdict::Faster | TimingVerdict::NotSlower if self.is_uneven() => TimingVerdict::CannotTell,
             verdict => verdict,
         }
     }

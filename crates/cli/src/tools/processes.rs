@@ -163,7 +163,7 @@ mod tests {
         assert_eq!((it.median_ns, &it.processes_ns[..]), (1500.0, &[1500.0, 1000.0, 2000.0][..]));
         assert_eq!(
             told(&it),
-            "note: f: by the processor's clock of all threads, median 1.50 us of 3 processes; from 1.00 us to 2.00 us"
+            "note: f: by the CPU time of all threads, median 1.50 us of 3 processes; from 1.00 us to 2.00 us"
         );
         [1100.0, 1200.0, 1900.0].into_iter().for_each(|time_ns| it.add(time_ns));
         let text = told(&it);

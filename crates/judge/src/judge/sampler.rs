@@ -18,6 +18,8 @@ pub(super) const OUTSIDE: f64 = 0.01;
 const FIRST_LOOK: usize = 8;
 /// Number of samples that suffice to tell that one side takes many times as long.
 const MIN_FEW_SAMPLES: usize = 3;
+/// Number of pairs of a batch whose shortest times say what nothing disturbed.
+const FEWEST: usize = 5;
 /// A ratio that is recognized by a few pairs, and beyond which more precision is usually of no use.
 pub const FAR: f64 = 2.0;
 
@@ -59,7 +61,6 @@ fn all_of(pairs: &[Pair], side: usize) -> Vec<f64> {
 /// Whether the shortest times of both sides are those of the work, and not of what disturbs all of these
 /// pairs: two of each side agree.
 pub(super) fn is_settled(pairs: &[Pair], resolution_ns: f64, precision: f64) -> bool {
-    const FEWEST: usize = 5;
     /// As a part of the precision.
     const AGREEING: f64 = 1.0 / 4.0;
     (0..2).all(|side| {
@@ -105,8 +106,6 @@ pub(super) struct Sampler {
     next_look: usize,
     /// Number of batches of the interval.
     looked_at: usize,
-    /// Whether batches were forgotten because a side has modes: once, since the looks before may have erred.
-    has_begun_again: bool,
 }
 
 /// Of one part, by batch.
@@ -152,6 +151,11 @@ impl Samples {
             means.map(|(mean_ns, _)| mean_ns)
         };
         let (times, disturbed) = match self.statistic {
+            // Of so few, the shortest is that of the faster of two modes.
+            Statistic::Shortest if pairs.len() < FEWEST => {
+                let times = undisturbed.each_ref().map(|times| limited_mean(times, 2.0, resolution_ns));
+                (times, times)
+            }
             Statistic::Shortest => {
                 let times = shortest.map(|it| it.max(least));
                 (times, times)
@@ -208,6 +212,11 @@ impl Samples {
         }
     }
 
+    /// Whether a side has modes, and not all of its times were summed up.
+    fn has_undecided_modes(&self) -> bool {
+        self.statistic != Statistic::Mean && self.modes.iter().any(Option::is_some)
+    }
+
     fn find_modes(&self, resolution_ns: f64) -> [Option<Modes>; 2] {
         [0, 1].map(|side| modes::find(self.times.iter().map(|it| &it[side][..]), resolution_ns))
     }
@@ -253,7 +262,6 @@ impl Sampler {
             interval: None,
             next_look: FIRST_LOOK,
             looked_at: 0,
-            has_begun_again: false,
         }
     }
 
@@ -314,22 +322,18 @@ impl Sampler {
     /// Whether a side of a part was found to take one of two times: means decide then, of all pairs of a
     /// batch, so that the batches before do not count.
     fn begins_again_with_modes(&mut self) -> bool {
-        if self.has_begun_again {
-            return false;
-        }
         let mut are_new = false;
         for part in self.parts.iter_mut().filter(|it| it.statistic != Statistic::Mean) {
             let modes = part.find_modes(self.resolution_ns);
             if modes.iter().any(Option::is_some) {
                 (part.statistic, part.modes, are_new) = (Statistic::Mean, modes, true);
+                part.begin_again();
             }
         }
         if are_new {
-            self.parts.iter_mut().for_each(Samples::begin_again);
             self.batches.clear();
             self.disturbed.clear();
             (self.interval, self.next_look, self.looked_at) = (None, 2 * FIRST_LOOK, 0);
-            self.has_begun_again = true;
         }
         are_new
     }
@@ -375,8 +379,10 @@ impl Sampler {
     /// Computes the interval, as of the next look.
     fn look(&mut self) {
         let outside = OUTSIDE * FIRST_LOOK as f64 / self.next_look as f64;
-        let interval = wider(&self.batches, &self.disturbed, outside).or_else(|| self.interval_of_few());
-        self.interval = interval.map(|it| widened(it, self.ratio(), self.steps()));
+        let (ratio, steps) = (self.ratio(), self.steps());
+        let interval = wider(&self.batches, &self.disturbed, outside).map(|it| widened(it, ratio, steps));
+        // It has a step of the clock in each time already.
+        self.interval = interval.or_else(|| self.interval_of_few());
         self.looked_at = self.batches.len();
     }
 
@@ -414,9 +420,7 @@ impl Sampler {
 
     /// What the batches say.
     pub(super) fn finish(mut self, clock: Clock, stopped: Stopped) -> Judgment {
-        // The time was up before a look at them: how long the modes take on average is not known yet.
-        let are_late = self.begins_again_with_modes();
-        if self.looked_at != self.batches.len() || are_late {
+        if self.looked_at != self.batches.len() {
             self.look();
         }
         for part in &mut self.parts {
@@ -424,6 +428,10 @@ impl Sampler {
             for (modes, found) in part.modes.iter_mut().zip(found) {
                 *modes = found.or(*modes);
             }
+        }
+        // The shortest times of a side with modes, found at the end, say nothing.
+        if self.parts.iter().any(Samples::has_undecided_modes) {
+            self.interval = self.interval_of_few();
         }
         let (resolution_ns, outside) = (self.resolution_ns, self.parts_outside);
         let of_part = |samples: &Samples| {
@@ -439,7 +447,8 @@ impl Sampler {
                 replaced: samples.side(1),
                 ratio,
                 interval: wider(&samples.ratios, &samples.disturbed, outside)
-                    .map(|it| widened(it, ratio, steps)),
+                    .map(|it| widened(it, ratio, steps))
+                    .filter(|_| !samples.has_undecided_modes()),
             }
         };
         let steps = self.steps();

@@ -533,3 +533,49 @@ fn a_time_of_zero_has_a_ratio() {
         assert_ne!(timing.verdict(), TimingVerdict::Faster);
     }
 }
+
+/// Modes that are found at the end, by a clock with steps, leave the times as they are: nothing is proved but
+/// what each pair says.
+#[test]
+fn modes_that_are_found_at_the_end_prove_nothing() {
+    let judged = |slow: f64, batches: usize| {
+        let mut sampler = Sampler::new(&[1], limits(0.05), 1.0);
+        let mut stopped = None;
+        for number in 0..batches {
+            let time =
+                |index: usize| if (number + index).is_multiple_of(2) { 1_000.0 } else { 1_000.0 * slow };
+            let times: Vec<_> = (0..6).map(|index| (3_000.0, 9_000.0 / 2_000.0 * time(index))).collect();
+            stopped = sampler.add(&[batch(&times)], true);
+        }
+        sampler.finish(Clock::Processor, stopped.unwrap_or(Stopped::OutOfTime))
+    };
+    for judgment in [judged(1.5, 5), judged(3.0, 5), judged(3.0, 7)] {
+        let part = &judgment.parts[0];
+        assert!(part.replaced.modes.is_some() && part.interval.is_none(), "{judgment:?}");
+        assert!(part.captured.ns > 0.0 && part.replaced.ns > 0.0 && judgment.ratio > 1.0, "{judgment:?}");
+        // Each pair of the first tells a ratio of more than 2.
+        let verdict = if part.replaced.modes.unwrap().fast_ns > 2.0 * 3_000.0 {
+            TimingVerdict::Slower
+        } else {
+            TimingVerdict::CannotTell
+        };
+        assert!([verdict, TimingVerdict::CannotTell].contains(&judgment.verdict()), "{judgment:?}");
+        assert!(judgment.interval.is_none_or(|it| it.low > 2.0 && it.high < 10.0), "{judgment:?}");
+    }
+}
+
+/// Two or three calls of a kernel that takes 1.5 times as long in half of them.
+#[test]
+fn the_shortest_of_few_does_not_decide() {
+    let mut random = fastrand::Rng::with_seed(5);
+    let mut sampler = one_part();
+    for _ in 0..40 {
+        let mut slow = || if random.bool() { 150.0 } else { 100.0 };
+        let times = [(100.0, slow()), (100.0, slow())];
+        sampler.add(&[batch(&times)], false);
+    }
+    let judgment = sampler.finish(Clock::Processor, Stopped::OutOfTime);
+    // 1.25; two pairs of a batch say little more.
+    assert!((judgment.ratio - 1.25).abs() < 1e-9, "{judgment:?}");
+    assert_ne!(judgment.verdict(), TimingVerdict::NotSlower);
+}

@@ -87,7 +87,7 @@ pub(super) fn time(
                 shape: slice.shape.clone(),
                 timing: part.clone(),
                 varied_bindings: fresh.ordinals(),
-                longest_shares: shares.map(|it| stats::median(&it)),
+                longest_shares: shares.map(|it| stats::mean(&it)),
             },
         );
         comparison.timings.push(Timing { cache: *cache, shapes: shapes.collect(), judgment });
@@ -156,9 +156,10 @@ impl Subject for Bench<'_> {
         let (sides, times) = self.sides(&replays, first)?;
         batch.add_other(group, times);
         let mut sides = FreshSide::pair(sides, self.fresh[group].clone())?;
-        // A kernel whose calls depend on those before begins each placement with the same ones.
-        let begun = Instant::now();
+        // Otherwise, a kernel whose calls depend on those before would begin each placement in the same
+        // state.
         for side in &mut sides {
+            let begun = Instant::now();
             for _ in 0..self.random.u32(..MOST_CALLS) {
                 if begun.elapsed() < LONGEST_CALLS {
                     side.repeat(None, &mut [])?;

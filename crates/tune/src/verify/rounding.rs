@@ -271,7 +271,7 @@ pub(super) fn measure(
     });
     // All is restored, also after one that fails.
     let restored = all.iter().map(|it| put(it, &it.after)).fold(Ok(()), Result::and);
-    let measured = measured.and(restored);
+    restored?;
     match measured {
         // The device has no such command buffers, or no memory for the copies.
         Err(error) if matches!(error.code(), StatusCode::Unimplemented | StatusCode::ResourceExhausted) => {

@@ -110,10 +110,11 @@ fn add_timing(text: &mut String, timing: &Timing, is_same_code: bool, options: &
     let judgment = &timing.judgment;
     let verdict = if is_same_code { SAME_CODE } else { timing.verdict().told() };
     line(text, cache_name(timing.cache), &ratio(judgment, verdict, base));
-    let imbalance = timing.imbalance();
-    if imbalance > 1.0 + judgment.margin {
-        let what = "less evenly among threads: that which takes longest";
-        line(text, "", &format!("it shares its work {what} has {imbalance:.3} times as much of it"));
+    if timing.is_uneven() {
+        let [captured, replaced] = timing.longest_shares().map(|it| 100.0 * it);
+        let most =
+            format!("one thread had {replaced:.0} % of the CPU time, with the {base} kernel {captured:.0} %");
+        line(text, "", &format!("{most}: whether it is slower cannot be told"));
     }
     measured(judgment).iter().for_each(|it| line(text, "", it));
     add_clock(text, judgment, options);
@@ -130,7 +131,10 @@ fn add_timing(text: &mut String, timing: &Timing, is_same_code: bool, options: &
 /// What a judgment says, in a line, after its verdict.
 pub(in crate::tools) fn ratio(judgment: &Judgment, verdict: &str, base: &str) -> String {
     if judgment.ratio.is_nan() {
-        return format!("{verdict}: threads were preempted in each pair, and for how long is not known");
+        return match judgment.preempted_count {
+            0 => format!("{verdict}: no pair counted within the time"),
+            _ => format!("{verdict}: threads were preempted in each pair, and for how long is not known"),
+        };
     }
     let captured_ns: f64 = judgment.parts.iter().map(|it| it.captured.ns * it.count as f64).sum();
     let interval = match judgment.interval {
@@ -159,10 +163,11 @@ pub(in crate::tools) fn measured(judgment: &Judgment) -> Vec<String> {
         for (name, side) in [("captured", &it.captured), ("replaced", &it.replaced)] {
             if let Some(modes) = side.modes {
                 lines.push(format!(
-                    "two modes of the {name} side: {} and {}, {:.0} % of the calls take longer; means decide",
+                    "two modes of the {name} side: {} and {}, {:.0} % of the calls take longer{}",
                     time(modes.fast_ns),
                     time(modes.slow_ns),
-                    100.0 * modes.slow_share
+                    100.0 * modes.slow_share,
+                    if judgment.statistic == Statistic::Mean { "; means decide" } else { "" }
                 ));
             }
         }

@@ -87,7 +87,7 @@ impl<'v, 'a> Walk<'v, 'a> {
             FlowControl::IndirectCall if self.has_same_imports => Some(Some(next)),
             FlowControl::UnconditionalBranch if has_near_target(&one) => Some(Some(targets)),
             // A call of what follows computes its own address.
-            FlowControl::Call if targets[0] == next[0] => None,
+            FlowControl::Call if targets[0] == next[0] || targets[1] == next[1] => None,
             FlowControl::ConditionalBranch | FlowControl::Call if has_near_target(&one) => {
                 self.left.push(targets);
                 Some(Some(next))
