@@ -2,8 +2,9 @@
 //! AddressSanitizer, which finds accesses outside of allocations that neither a panic nor a wrong result
 //! shows. Needs a nightly toolchain.
 
-use crate::{Outcome, miri, root};
 use std::process::Command;
+
+use crate::{Outcome, miri, root};
 
 /// Packages and their tests that mutate input: the target, and arguments that select tests.
 const SUITES: [(&str, &str, &[&str]); 10] = [
@@ -16,8 +17,8 @@ const SUITES: [(&str, &str, &[&str]); 10] = [
     ("local", "elf", &["mutated"]),
     ("local", "vmvx_hostile", &[]),
     ("replay", "hostile", &["mutations"]),
-    ("tune", "diff", &["mutated"]),
-    ("tune", "ledgers", &["arbitrary"]),
+    ("edit", "diff", &["mutated"]),
+    ("judge", "ledgers", &["arbitrary"]),
 ];
 
 /// Those of the short run, which has to build little: the first.

@@ -4,13 +4,14 @@
 //! which stable `rustc` runs with the right `-C` flags. AddressSanitizer would need nightly; the targets look
 //! for panics, hangs and memory out of proportion to the input, which do not need it.
 
-use crate::{Outcome, root};
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
+
+use crate::{Outcome, root};
 
 /// A fuzz target: program, directory and file extensions of its seeds, maximum input size.
 struct Target {
@@ -51,13 +52,13 @@ const TARGETS: &[Target] = &[
     parameters("safetensors", &[".safetensors"]),
     Target {
         name: "ledger",
-        seeds: "crates/tune/tests/data",
+        seeds: "crates/judge/tests/data",
         endings: &[".ledger"],
         max_len_bytes: 16 << 10,
     },
     Target {
         name: "kernel_descriptor",
-        seeds: "crates/tune/tests/data",
+        seeds: "crates/kernels/tests/data",
         endings: &[".json"],
         max_len_bytes: 8 << 10,
     },

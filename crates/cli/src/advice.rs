@@ -1,8 +1,8 @@
 //! Error advice of the tools: maps the remedies of library errors to flags and commands.
 
 use rehal_base::{Advice, Error, FileKind, Remedy, StatusCode};
-use rehal_session::hal::{CompilerTarget, Driver};
-use rehal_session::{driver_of_files, driver_of_format, drivers};
+use rehal_devices::{driver_of_files, driver_of_format, drivers};
+use rehal_hal::{CompilerTarget, Driver};
 
 /// The lines that a tool prints about an error.
 pub(crate) fn report(error: &Error) -> String {

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+use rehal::capture::{CaptureFile, CaptureOptions};
 use rehal_base::Result;
-use rehal_session::{CaptureFile, CaptureOptions};
 use rustix::fs::Mode;
 use rustix::process::{getegid, umask};
 

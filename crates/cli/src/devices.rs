@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 
 use rehal_base::{Context, Result};
-use rehal_session::hal::{CommonOptions, DeviceDescription, DeviceUri, Driver, DriverRegistry, OptionSet};
-use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, driver_of_format, drivers_with, find_driver};
+use rehal_devices::{DeviceOptions, DeviceSpec, NamedPath, driver_of_format, drivers_with, find_driver};
+use rehal_hal::{CommonOptions, DeviceDescription, DeviceUri, Driver, DriverRegistry, OptionSet};
 
 use crate::flags::{DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, Flags, PERF_MAP, Refusal, set_options};
 use crate::topologies;
@@ -187,8 +187,8 @@ fn dump_device(driver: &Driver, device: &DeviceDescription) -> String {
 #[cfg(test)]
 mod tests {
     use rehal_base::{Error, StatusCode};
-    use rehal_session::drivers;
-    use rehal_session::hal::{
+    use rehal_devices::drivers;
+    use rehal_hal::{
         CompilerTarget, Device, DeviceParameter, DeviceSection, DriverBackend, ExecutableFormat,
     };
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::Result;
 use rehal_cts::discrete::DiscreteDevice;
-use rehal_session::hal::{
+use rehal_hal::{
     CompilerTarget, Device, DeviceDescription, DeviceParameter, Driver, DriverBackend, DriverRegistry,
     ExecutableFormat, OptionSet,
 };

@@ -6,12 +6,15 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rehal::capture::CaptureOptions;
+use rehal::program::RecordingOptions;
 use rehal_base::{Advice, Context, Error, Remedy, Result, StatusCode};
 use rehal_crash::{Removal, Stays, change};
-use rehal_session::{
-    CaptureOptions, CrashReports, DeviceOptions, KernelOptions, KernelRecordOptions, KernelRecording,
-    KernelRecords, NamedPath, RecordingOptions, Replay, ReplayOptions, check_kernel_records,
+use rehal_devices::{CrashReports, DeviceOptions, NamedPath};
+use rehal_kernels::{
+    KernelOptions, KernelRecordOptions, KernelRecording, KernelRecords, check_kernel_records,
 };
+use rehal_replay::{Replay, ReplayOptions};
 
 use crate::flags::{Access, Flag, Flags, Group, Refusal};
 use crate::output::{self, escaped};

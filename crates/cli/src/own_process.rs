@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_crash::{BlackBox, RunningThread};
-use rehal_session::{JobEnd, Worker};
+use rehal_jobs::{JobEnd, Worker};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{

@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::Path;
 
-use rehal_params::{Entry, FileMode, Index, Storage};
-use rehal_session::{ExternalFiles, NamedPath, ParameterFile, ParameterOptions};
+use rehal::program::{ParameterFile, ParameterOptions};
+use rehal_devices::NamedPath;
+use rehal_params::{Entry, ExternalFiles, FileMode, Index, Storage};
 
 use crate::flags::{Access, Flag, Flags, Group, List, Refusal, split_once, text};
 

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rehal_base::{Error, Result};
+use rehal_devices::{NamedPath, ProfiledRecords, Profiling, ProfilingOptions};
+use rehal_hal::{DeviceGroup, profile::ProfileData};
 use rehal_judge::State;
-use rehal_session::{DeviceGroup, NamedPath, ProfileData, ProfiledRecords, Profiling, ProfilingOptions};
 
 use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, recorded, text};
 use crate::output;

@@ -48,7 +48,7 @@ impl Progress {
     }
 
     /// A progress callback for `rehal-session`.
-    pub(crate) fn teller(mut self) -> impl FnMut(rehal_session::Progress) {
+    pub(crate) fn teller(mut self) -> impl FnMut(rehal_replay::dump::Progress) {
         move |it| self.set(it.done_bytes, it.total_bytes)
     }
 

@@ -9,14 +9,16 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use rehal_base::{Error, FileKind, Result};
-use rehal_judge::Host;
-pub(crate) use rehal_session::Rows;
-use rehal_session::{CaptureBytes, DeviceGroup, capture_digest};
+use rehal_capture::CaptureBytes;
+use rehal_hal::DeviceGroup;
+use rehal_judge::{Host, capture_digest};
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
 use crate::table::{Layout, quoted};
 use crate::{Invocation, advice, output};
+
+pub(crate) use rehal_judge::Rows;
 
 /// A report, with the data of both formats.
 pub(crate) trait Report: Serialize {
@@ -121,7 +123,7 @@ impl Origin {
 
 /// The devices by driver, and by name if that says more.
 fn names(devices: &DeviceGroup) -> Vec<String> {
-    let name = |info: &rehal_session::hal::DeviceInfo| match info.name == info.driver {
+    let name = |info: &rehal_hal::DeviceInfo| match info.name == info.driver {
         true => info.driver.clone(),
         false => format!("{}: {}", info.driver, info.name),
     };

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rehal_base::{Align, Error, Result, alternatives, nearest};
-use rehal_session::{CrashReports, LocalRunner, Runner, Worker};
+use rehal_devices::CrashReports;
+use rehal_jobs::{LocalRunner, Runner, Worker};
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;

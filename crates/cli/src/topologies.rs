@@ -1,7 +1,7 @@
 //! Prints the workers that flags select, as the reference does.
 
 use rehal_base::{Context as _, Result};
-use rehal_session::hal::DeviceUri;
+use rehal_hal::DeviceUri;
 
 use crate::devices;
 use crate::flags::{DEVICE, Flags};

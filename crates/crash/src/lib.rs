@@ -75,9 +75,9 @@
 //! | `local/task/role.rs` | `ROLE`, `LAST` | the role of a thread; ids of groups of workers |
 //! | `replay/record/names.rs` | `SCRATCH` | memory of a thread's records |
 //! | `replay/record/stream.rs` | `ID` | the id of a thread |
-//! | `session/kernels.rs` | `CORES` | the number of cores, read once |
+//! | `kernels/kernels.rs` | `CORES` | the number of cores, read once |
 //! | `base/parallel.rs` | `POOL_PROCESS` | rayon's global pool |
-//! | `tune/runner/group.rs` | `WATCHDOG_PROCESS` | what ends processes that this one has started |
+//! | `jobs/group.rs` | `WATCHDOG_PROCESS` | what ends processes that this one has started |
 //! | `vulkan/creation/interception.rs` | `LOADER`, `FUNCTION`, `LEFT`, `IS_LASTING`, `ERROR`, `HAS_FAILED`, `DEVICE_FUNCTIONS` | failures that tests inject |
 //! | `vulkan/creation/mod.rs` | `ONE_AT_A_TIME` | tests inject failures in turn |
 //! | `vulkan/gpu.rs` | `DEVICES` | devices that are open |

@@ -1,9 +1,18 @@
-//! Times, and what they prove: one judge of all comparisons ([`measure`], [`judge_processes`]), and
-//! benchmarks compatible with Google Benchmark, with iteration counts, statistics, and reports on the
-//! console, as JSON and as CSV that its users and its `compare.py` can read.
+//! Is it right, is it slower.
 //!
-//! It must not depend on captures, devices, or flag syntax: [`Options`] is plain data, and every flag value
-//! has a parser here. Used by the benchmark tools of `cli`, by `tune` and by `xtask bench`.
+//! - A [`LedgerWriter`] observes a trusted replay and writes a ledger, which a [`Ledger`] reads.
+//! - [`verify_against`] compares a replay with a ledger, [`verify_lockstep`] two replays with each other,
+//!   dispatch by dispatch, [`verify_captures`] those of two captures of one program; each returns a
+//!   [`Verification`], which names the first difference. They are observers, and use only what a replay passes
+//!   to every observer.
+//! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it
+//!   is faster.
+//! - One judge decides what times prove: [`measure`] and [`judge_processes`].
+//! - Benchmarks are compatible with Google Benchmark, with iteration counts, statistics, and reports on the
+//!   console, as JSON and as CSV that its users and its `compare.py` can read. [`Options`] is plain data, and
+//!   every flag value has a parser here.
+//!
+//! The crate must not depend on drivers, flags or a terminal.
 //!
 //! ```
 //! use rehal_judge::{Benchmark, MinTime, Options, Reporters, Runner, TimeUnit};
@@ -37,47 +46,82 @@
 //! `conditions.rs`).
 
 #![forbid(unsafe_code)]
+#![allow(clippy::result_large_err, reason = "an error ends the reading of a file; not a hot path")]
 
 mod aggregate;
+mod align;
 mod benchmark;
+mod bytes;
 mod clock;
+mod compare;
 mod conditions;
 mod console;
 mod context;
 mod counters;
 mod csv;
+mod element_types;
+pub mod elements;
 mod filter;
+mod float_format;
+pub mod fuzzing;
 mod host;
 mod job;
 mod json;
 mod judge;
+mod ledger;
 mod machine;
+mod new_memory;
 mod number;
+mod number_summary;
 mod options;
 mod order;
 mod pulse;
 mod report;
+mod reports;
 mod run;
 mod samples;
 mod state;
 pub mod stats;
 mod summary;
+mod tolerance;
+mod verify;
 
 pub use aggregate::aggregates;
+pub use align::{Aligner, NONE};
 pub use benchmark::{Benchmark, Measure};
+pub use bytes::part;
+pub use compare::{
+    CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, DispatchSpans,
+    DispatchTime, KernelComparer, RunningCode, ShapeTiming, Timing, displace,
+};
 pub use conditions::{Conditions, Monitor};
 pub use console::ConsoleReporter;
 pub use context::{Cache, Context};
 pub use counters::{Counter, Counters};
 pub use csv::CsvReporter;
+pub use element_types::type_in_name;
+pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use filter::Filter;
 pub use host::Host;
 pub use json::JsonReporter;
 pub use judge::*;
+pub use ledger::{
+    DispatchDigests, Entries, Entry, EntryKind, EntryRange, Ledger, LedgerContents, LedgerOptions,
+    LedgerWriter, Piece, capture_digest, digest,
+};
+pub use number_summary::NumberSummary;
 pub use options::{
     Color, Format, MAX_ITERATIONS, MinTime, Options, TimeUnit, parse_context, parse_min_warmup_time,
 };
 pub use pulse::{Measuring, Pulse};
 pub use report::{AggregateUnit, Reporter, Reporters, Run, RunKind, SampleStatistics};
-pub use run::{Outcome, Runner};
+pub use reports::{ComparisonReport, Findings, Rows, VerifyReport, cache_name};
+pub use run::{RunOutcome, Runner};
 pub use state::State;
+pub use stats::Interval;
+pub use tolerance::{ElementTypeRule, Tolerance};
+pub use verify::{
+    Difference, DispatchPlace, InferredType, OutOfBoundsWrite, Outcome, Place, REDZONE_BYTES,
+    RoundedFunction, RoundingError, StaticWrite, TypeSource, Unmatched, Verification, VerifyOptions,
+    VerifySides, verify_against, verify_captures, verify_elements, verify_lockstep, watch_memory,
+};

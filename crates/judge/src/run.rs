@@ -20,7 +20,7 @@ pub struct Runner {
 
 /// The outcome of [`Runner::run`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// How many benchmarks the filter selected. If none, a note says so.
     pub matched: usize,
     /// How many repetitions failed.
@@ -45,7 +45,7 @@ impl Runner {
     /// Repetitions are reported as soon as they are done (all of a benchmark together if they are randomly
     /// interleaved). Fails if a report cannot be written or a benchmark's body fails; in the latter case the
     /// reports are complete and end with the failed run.
-    pub fn run(&self, benchmarks: &mut [Benchmark<'_>], reporters: &mut Reporters<'_>) -> Result<Outcome> {
+    pub fn run(&self, benchmarks: &mut [Benchmark<'_>], reporters: &mut Reporters<'_>) -> Result<RunOutcome> {
         let mut jobs: Vec<Job<'_, '_>> = Vec::new();
         for benchmark in benchmarks {
             let name = benchmark.full_name();
@@ -59,13 +59,13 @@ impl Runner {
                 &mut reporters.notes,
                 format_args!("Failed to match any benchmarks against regex: {filter}\n"),
             )?;
-            return Ok(Outcome::default());
+            return Ok(RunOutcome::default());
         }
         if self.options.list_tests {
             for job in &jobs {
                 write_to(&mut reporters.list, format_args!("{}\n", job.name))?;
             }
-            return Ok(Outcome { matched: jobs.len(), ..Outcome::default() });
+            return Ok(RunOutcome { matched: jobs.len(), ..RunOutcome::default() });
         }
         let ran = if jobs.iter().any(|job| job.benchmark.parts.is_some()) {
             let ran = self.run_jobs(&mut jobs, reporters, |_, _, _| Ok(()));
@@ -88,7 +88,7 @@ impl Runner {
             |job: &Job<'_, '_>| Some((job.name.clone(), Summary::from_samples(&job.samples)?.statistics()));
         let samples = jobs.iter().filter_map(samples).collect();
         let is_interrupted = jobs.iter().any(|job| job.is_interrupted);
-        Ok(Outcome { matched: jobs.len(), failed, real_times_s, samples, is_interrupted })
+        Ok(RunOutcome { matched: jobs.len(), failed, real_times_s, samples, is_interrupted })
     }
 
     fn begin(&self, jobs: &[Job<'_, '_>], reporters: &mut Reporters<'_>) -> Result<()> {

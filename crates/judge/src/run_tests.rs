@@ -258,7 +258,7 @@ fn lists_the_selected_benchmarks() {
     let options = Options { list_tests: true, filter: Filter::new("^(a|c)").unwrap(), ..Options::default() };
     let mut benchmarks = ["a", "b", "c"].map(|name| lab.benchmark(name).use_real_time());
     let outcome = lab.runner(options).run(&mut benchmarks, &mut watch.reporters()).unwrap();
-    assert_eq!(outcome, Outcome { matched: 2, ..Outcome::default() });
+    assert_eq!(outcome, RunOutcome { matched: 2, ..RunOutcome::default() });
     assert_eq!(watch.list.text(), "a/real_time\nc/real_time\n");
     assert!(lab.calls().is_empty() && watch.display.take().is_empty());
 }
@@ -269,7 +269,7 @@ fn a_note_reports_an_unmatched_filter() {
     let mut watch = Watch::default();
     let options = Options { filter: Filter::new("-BM").unwrap(), ..Options::default() };
     let outcome = lab.runner(options).run(&mut [lab.benchmark("BM")], &mut watch.reporters()).unwrap();
-    assert_eq!(outcome, Outcome::default());
+    assert_eq!(outcome, RunOutcome::default());
     assert_eq!(watch.notes.text(), "Failed to match any benchmarks against regex: -BM\n");
     assert!(lab.calls().is_empty());
 }

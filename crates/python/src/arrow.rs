@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use rehal_session::{Error, Result};
+use rehal_base::{Error, Result};
 
 use crate::columns::{Data, Numbers};
 

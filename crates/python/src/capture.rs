@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
-use rehal_session::{CaptureFile, CaptureOptions, Error, Plan, RecordFilter, StatusCode, record_table};
+use rehal::capture::{CaptureFile, CaptureOptions, RecordFilter, record_table};
+use rehal_base::{Error, StatusCode};
+use rehal_replay::Plan;
 
 use crate::columns::Columns;
 use crate::errors::exception;
@@ -19,7 +21,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    fn plan(&self) -> rehal_session::Result<&Plan> {
+    fn plan(&self) -> rehal_base::Result<&Plan> {
         match self.plan.get() {
             Some(plan) => Ok(plan),
             None => {
@@ -31,7 +33,7 @@ impl Capture {
 }
 
 /// Performs work without the interpreter's lock.
-fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> rehal_session::Result<T> + Send) -> PyResult<T> {
+fn detached<T: Send>(py: Python<'_>, work: impl FnOnce() -> rehal_base::Result<T> + Send) -> PyResult<T> {
     py.detach(work).map_err(|error| exception(py, &error))
 }
 

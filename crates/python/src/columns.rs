@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyCapsule, PyDict};
-use rehal_session::{RecordTable, TextColumn};
+use rehal::capture::{RecordTable, TextColumn};
 
 use crate::arrow;
 use crate::errors::exception;

@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use rehal_session::{
-    CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, Dialogue, Error, Job, JobEnd, JobOutcome,
-    KeptOutput, LocalRunner, Observer, Question, RecordLocation, Replay, ReplayOptions, ReplayOrder, Runner,
-    StatusCode,
-};
+use rehal::capture::{CaptureFile, CaptureOptions};
+use rehal::dialogue::{Dialogue, Question};
+use rehal_base::{Error, StatusCode};
+use rehal_devices::{DeviceOptions, DeviceSpec};
+use rehal_jobs::{Job, JobEnd, JobOutcome, KeptOutput, LocalRunner, Runner};
+use rehal_replay::{Observer, RecordLocation, Replay, ReplayOptions, ReplayOrder};
 use serde_json::Value;
 
 use crate::errors::exception;
@@ -42,7 +43,7 @@ enum Event {
     /// The process of the binary has ended.
     Process(std::io::Result<JobOutcome>),
     /// The work in this process has ended.
-    Here(rehal_session::Result<()>),
+    Here(rehal_base::Result<()>),
 }
 
 /// What both sides look at.
@@ -255,7 +256,7 @@ fn replay(
     captured_order: bool,
     mut dialogue: Dialogue,
     state: Arc<State>,
-) -> rehal_session::Result<()> {
+) -> rehal_base::Result<()> {
     let mut options = CaptureOptions::default();
     options.recover = recover;
     let plan = CaptureFile::open(path, &options)?.plan()?;
@@ -280,11 +281,11 @@ impl Observer for Interrupts {
         true
     }
 
-    fn step(&mut self, _location: RecordLocation) -> rehal_session::Result<()> {
+    fn step(&mut self, _location: RecordLocation) -> rehal_base::Result<()> {
         if self.0.is_over() { Err(cancelled()) } else { Ok(()) }
     }
 
-    fn command_step(&mut self, location: RecordLocation) -> rehal_session::Result<()> {
+    fn command_step(&mut self, location: RecordLocation) -> rehal_base::Result<()> {
         self.step(location)
     }
 }

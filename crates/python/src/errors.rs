@@ -1,7 +1,7 @@
 //! Errors as exceptions.
 
 use pyo3::prelude::*;
-use rehal_session::{Advice, Error};
+use rehal_base::{Advice, Error};
 
 /// The `rehal.Error` of an error.
 pub fn exception(py: Python<'_>, error: &Error) -> PyErr {

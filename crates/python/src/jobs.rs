@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use rehal_session::{Error, Job, JobEnd, JobOutcome, KeptOutput, LocalRunner, Runner};
+use rehal_base::Error;
+use rehal_jobs::{Job, JobEnd, JobOutcome, KeptOutput, LocalRunner, Runner};
 
 use crate::errors::exception;
 use crate::interrupt::Signals;
@@ -59,6 +60,6 @@ pub fn ended<'py>(py: Python<'py>, outcome: &JobOutcome) -> PyResult<Ended<'py>>
         JobEnd::TimedOut { .. } => ("time", 0),
         JobEnd::Interrupted => ("interrupt", 0),
     };
-    let bytes = |printed: &rehal_session::Printed| PyBytes::new(py, &printed.bytes);
+    let bytes = |printed: &rehal_jobs::Printed| PyBytes::new(py, &printed.bytes);
     Ok((how, number, bytes(&outcome.stdout), bytes(&outcome.stderr)))
 }

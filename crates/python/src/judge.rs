@@ -1,7 +1,7 @@
 //! What times prove.
 
 use pyo3::prelude::*;
-use rehal_session::{check_times, judge_processes};
+use rehal_judge::{check_times, judge_processes};
 
 use crate::errors::exception;
 

@@ -7,10 +7,13 @@ use std::sync::{Arc, Mutex};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyByteArray;
-use rehal_session::{
-    Context, DeviceOptions, DeviceSpec, Error, Function, MappedValue, ModuleSource, ParameterFile,
-    Program as Loaded, ProgramOptions, TensorType, Value, ValueKind, input_of_bytes, type_of_value,
+use rehal::program::{
+    Function, ModuleSource, ParameterFile, Program as Loaded, ProgramOptions, input_of_bytes,
 };
+use rehal_base::{Context, Error};
+use rehal_devices::{DeviceOptions, DeviceSpec, MappedValue, type_of_value};
+use rehal_values::TensorType;
+use rehal_vm::{Value, ValueKind};
 
 use crate::errors::exception;
 use crate::interrupt::{PAUSE, lock};
@@ -158,7 +161,7 @@ fn call(
     name: &str,
     inputs: Vec<Passed>,
     raised: &mut Option<PyErr>,
-) -> rehal_session::Result<Vec<Value>> {
+) -> rehal_base::Result<Vec<Value>> {
     let Functions { functions, program } = loaded;
     let function = functions.get(name);
     let function =

@@ -19,11 +19,20 @@
 //! # }
 //! ```
 
-pub use rehal_session::{
-    CaptureBytes, CaptureDiff, CaptureFile, CaptureOptions, ChangeKind, ChecksumState, Damage,
-    DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, DispatchRow, DumpError, ElementDifference,
-    ElementDifferences, ExecutableChange, ExecutableSurvey, ExternalFile, FailedOperation, FieldChange,
-    FieldName, FieldValue, FileState, Format, FunctionChange, FunctionSurvey, Histogram, HistogramBin,
-    ObjectKind, Occurrence, OperationChange, Progress, RecordFilter, RecordKind, RecordRow, RecordTable,
-    Records, ScopeChange, ScopePath, ScopeSurvey, Survey, SurveyedBytes, Tear, TextColumn, Verdict, Version,
+pub use crate::capture_activity::{BufferSummary, CaptureActivity};
+pub use crate::capture_file::{CaptureFile, CaptureOptions, DumpError};
+pub use crate::record_table::{RecordTable, TextColumn, record_table};
+pub use crate::records::{DispatchRow, RecordCheck, RecordFilter, RecordRow, Records};
+pub use crate::survey::{
+    ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,
+    RecordKind, ScopeSurvey, Survey, SurveyedBytes,
 };
+pub use crate::verdict::{FileState, Verdict};
+pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
+pub use rehal_edit::{
+    CaptureDiff, ChangeKind, DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, ExecutableChange,
+    FieldChange, FieldName, FieldValue, FunctionChange, ObjectKind, Occurrence, OperationChange, ScopeChange,
+    ScopePath,
+};
+pub use rehal_judge::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
+pub use rehal_replay::dump::{Format, Progress};

@@ -11,7 +11,7 @@
 //! assert_eq!(judge_processes(&[1.0], &[3.0], 0.05, 1).verdict, TimingVerdict::CannotTell);
 //! ```
 
-pub use rehal_session::{
+pub use rehal_judge::{
     Clock, Interval, Judgment, Modes, PartTiming, ProcessJudgment, SideTiming, Statistic, TimingVerdict,
     check_times, judge_processes,
 };

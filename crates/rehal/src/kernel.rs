@@ -24,8 +24,9 @@
 //! # }
 //! ```
 
-pub use rehal_session::{
-    ComparedShape, Cut, EntryPoint, ExecutableSource, Interval, Kernel, KernelBinding, KernelOptions,
-    KernelProcessor, KernelScaling, Kernels, LaunchArguments, LaunchBinding, Launches, LoadOptions,
-    LoadedExecutable, Slice, SliceCheck, SliceOptions, SlicedRead,
+pub use rehal_judge::{ComparedShape, Interval};
+pub use rehal_kernels::{
+    EntryPoint, ExecutableSource, Kernel, KernelBinding, KernelOptions, KernelProcessor, KernelScaling,
+    Kernels, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,
 };
+pub use rehal_replay::{Cut, Slice, SliceCheck, SliceOptions, SlicedRead};

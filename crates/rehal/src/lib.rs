@@ -1,7 +1,7 @@
 //! Records, replays, measures and runs what a program gives to an accelerator.
 //!
-//! This crate is the public face: it must not depend on more than `rehal-session`, have types of its own, or
-//! export what only tools need. Programs that embed rehal and the bindings to other languages use it.
+//! Programs that embed rehal, and the bindings to other languages, use it. It has what opens captures and runs
+//! programs; the rest comes from the crates below, whose names are on one page for each question.
 //!
 //! | module | question |
 //! | --- | --- |
@@ -11,6 +11,7 @@
 //! | [`program`] | Load a compiled module and call its functions. |
 //! | [`device`] | Open devices, and give them work. |
 //! | [`kernel`] | The kernels of a capture; an executable by itself; slices. |
+//! | [`dialogue`] | Let another process, or another language, steer a replay. |
 //! | [`profile`] | What did the devices do, and for how long? |
 //! | `tune` | Are results the same? Is a replacement of a kernel right, and faster? |
 //!
@@ -75,17 +76,25 @@
 struct ReplayPage;
 
 pub mod capture;
+mod capture_activity;
+mod capture_file;
 pub mod device;
+pub mod dialogue;
 pub mod judge;
 pub mod kernel;
 pub mod profile;
 pub mod program;
+mod programs;
 pub mod record;
+mod record_table;
+mod records;
 pub mod replay;
+mod survey;
 #[cfg(feature = "tune")]
 pub mod tune;
+mod verdict;
 
-pub use rehal_session::{Advice, Error, FileKind, Remedy, Result, StatusCode};
+pub use rehal_base::{Advice, Error, FileKind, Remedy, Result, StatusCode};
 
 /// The version of this crate.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -26,8 +26,11 @@
 //! # }
 //! ```
 
-pub use rehal_session::{
-    DispatchTimes, FunctionTimes, ProfileData, ProfileFile, ProfileFilter, ProfileTear, ProfiledRecords,
-    Profiling, ProfilingOptions, Report, ReportFormat, ReportOptions, RequestedData, TimedBy,
-    TimelineSummary,
+pub use rehal_devices::{ProfileFile, ProfiledRecords, Profiling, ProfilingOptions, RequestedData};
+pub use rehal_hal::profile::{ProfileData, ProfileFilter};
+pub use rehal_profile::{
+    Tear as ProfileTear,
+    report::{Format as ReportFormat, Report, ReportOptions},
+    timeline::TimelineSummary,
+    times::{DispatchTimes, FunctionTimes, TimedBy},
 };

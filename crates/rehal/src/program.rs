@@ -28,9 +28,14 @@
 //! # }
 //! ```
 
-pub use rehal_session::vm::Ref;
-pub use rehal_session::{
-    ElementType, ExternalFiles, FileMode, Function, MappedValue, ModuleMode, ModuleSource, Numerical,
-    ParameterFile, ParameterOptions, PendingCall, Program, ProgramModule, ProgramOptions, TensorType,
-    TextSink, Value, ValueKind, ValueText, type_of_value,
+pub use crate::programs::{
+    Batch, Calls, Function, ModuleExecutable, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer,
+    ParameterFile, ParameterOptions, PendingCall, PreparedBatch, Program, ProgramModule, ProgramOptions,
+    RecordingOptions, SubstituteBuilder, SubstitutedExecutable, TestOutcome, TextSink, input_of_bytes,
+    replaced_functions, substitute_executables,
 };
+pub use rehal_base::{ElementType, Numerical};
+pub use rehal_devices::{MappedValue, ValueText, format_value, type_of_value};
+pub use rehal_params::{ExternalFiles, FileMode};
+pub use rehal_values::TensorType;
+pub use rehal_vm::{Ref, Value, ValueKind};

@@ -30,7 +30,8 @@
 //! # }
 //! ```
 
-pub use rehal_session::{
-    CaptureSink, ElementTypeRule, FilePolicy, FileValidation, LedgerRecording, OpenScope, RecordOptions,
-    Recorder, RecordingOptions,
+pub use crate::program::RecordingOptions;
+pub use rehal_judge::ElementTypeRule;
+pub use rehal_replay::{
+    CaptureSink, FilePolicy, FileValidation, LedgerRecording, OpenScope, RecordOptions, Recorder,
 };

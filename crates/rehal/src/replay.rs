@@ -49,12 +49,14 @@
 //! # }
 //! ```
 
-pub use rehal_session::hal::profile::QueueOpKind;
-pub use rehal_session::{
+pub use rehal_base::terms::{Formula, FormulaFault};
+pub use rehal_devices::ScopeTimer;
+pub use rehal_hal::{NeededWorkgroups, WorkgroupSchedule, profile::QueueOpKind};
+pub use rehal_replay::{
     AccessKind, AccessedRange, Candidate, Code, DispatchOperation, ExecutableCode, ExecutableRecord,
     FastForward, FileContents, FileIdentity, FileRecord, FileRemap, FileSource, FileWrites, FindWritten,
-    Formula, FormulaFault, HostRead, HostReadLog, Incomplete, LiveBuffers, NeededWorkgroups, Observer,
-    Operation, Overlap, Plan, PlanOptions, PlannedBinding, PlannedDispatch, Race, RaceOperation, RaceOptions,
-    Races, RecordLocation, Replacement, Replay, ReplayOptions, ReplayOrder, Scope, Selector, Substitute,
-    Substitution, Validation, WorkgroupSchedule, WrittenBindings,
+    HostRead, HostReadLog, Incomplete, LiveBuffers, Observer, Operation, Overlap, Plan, PlanOptions,
+    PlannedBinding, PlannedDispatch, Race, RaceOperation, RaceOptions, Races, RecordLocation, Replacement,
+    Replay, ReplayOptions, ReplayOrder, Scope, Selector, Substitute, Substitution, Validation,
+    WrittenBindings,
 };

@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    rehal_tune::fuzzing::exercise_diff(bytes);
+    rehal_edit::fuzzing::exercise_diff(bytes);
 });

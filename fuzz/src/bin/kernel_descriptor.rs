@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ = rehal_tune::fuzzing::exercise_descriptor(bytes);
+    let _ = rehal_kernels::fuzzing::exercise_descriptor(bytes);
 });

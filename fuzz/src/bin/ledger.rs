@@ -1,7 +1,7 @@
 //! Arbitrary bytes with valid checksums as a ledger: every entry.
 #![no_main]
 
-use rehal_tune::fuzzing;
+use rehal_judge::fuzzing;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut bytes = bytes.to_vec();

@@ -3,5 +3,5 @@
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     // An error means that the bytes are malformed, which is expected.
-    let _ = rehal_tune::fuzzing::exercise_redact(bytes);
+    let _ = rehal_edit::fuzzing::exercise_redact(bytes);
 });

@@ -1,13 +1,15 @@
 //! Generated inputs of the cases: captures that are too large or machine-specific to be checked in.
 
-use super::measure::Invocation;
-use crate::run;
-use oracle::reference::Reference;
 use std::error::Error;
 use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+
+use oracle::reference::Reference;
+
+use super::measure::Invocation;
+use crate::run;
 
 /// Paths of inputs and generated files.
 pub struct Workplace {
@@ -168,11 +170,10 @@ impl Workplace {
         Ok(path)
     }
 
-    /// A capture made by an example of `rehal-session`.
+    /// A capture made by an example of `rehal`.
     pub fn example_capture(&self, example: &str) -> Made {
         let path = self.scratch.join(format!("{example}.ireereplay"));
-        let arguments =
-            ["run", "--release", "--quiet", "--package", "rehal-session", "--example", example, "--"];
+        let arguments = ["run", "--release", "--quiet", "--package", "rehal", "--example", example, "--"];
         let arguments = arguments.iter().map(ToString::to_string).chain([path.display().to_string()]);
         let ended = run::collect(Path::new("cargo"), &arguments.collect::<Vec<_>>(), &crate::root())?;
         if ended.how == "status 0" {

@@ -15,7 +15,7 @@ const UNSAFE: [(&str, &str); 17] = [
     ("crates/crash/src/", "handles signals"),
     ("crates/local/", "loads and runs native code"),
     ("crates/roof/src/", "runs loops over vector instructions that the processor has"),
-    ("crates/session/src/devices.rs", "loads the plugins that its callers vouch for"),
+    ("crates/devices/src/devices.rs", "loads the plugins that its callers vouch for"),
     ("crates/cli/src/devices.rs", "vouches for the plugins that the user names"),
     ("crates/cli/src/own_process.rs", "copies the process of a tool before it starts threads"),
     ("crates/cli/src/bin/rehal.rs", "is `main` without Rust's runtime"),
@@ -35,7 +35,7 @@ const PREPARES: [(&str, &str); 12] = [
         "a program's executables are its code, and the user asked to run it",
     ),
     (
-        "crates/session/src/loaded_executable.rs",
+        "crates/kernels/src/loaded_executable.rs",
         "the user names an executable to run its code, without a program or a capture",
     ),
     ("crates/replay/src/record/device.rs", "forwards it for callers that vouch for the bytes, unchanged"),

@@ -4,9 +4,11 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rehal::capture::{CaptureFile, CaptureOptions};
 use rehal_base::FileKind;
+use rehal_kernels::KernelFiles;
 use rehal_params::{FileMode, Index, Storage};
-use rehal_session::{CaptureFile, CaptureOptions, FileRemap, KernelFiles, resolve_path};
+use rehal_replay::{FileRemap, resolve_path};
 
 /// The files that the one at `path` names: the external files of a capture, as captured and where `remaps`
 /// say that they are; those of a parameter archive; those of the record of a kernel. As many as can be found:

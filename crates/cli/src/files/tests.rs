@@ -1,8 +1,9 @@
 use std::os::unix::fs::symlink;
 
+use rehal_devices::DeviceOptions;
+use rehal_hal::{HostFile, MemoryAccess, QUEUE_AFFINITY_ANY};
 use rehal_params::irpa::Archive;
-use rehal_session::hal::{HostFile, MemoryAccess, QUEUE_AFFINITY_ANY};
-use rehal_session::{DeviceOptions, RecordOptions, Recorder};
+use rehal_replay::{RecordOptions, Recorder};
 use tempfile::TempDir;
 
 use super::*;

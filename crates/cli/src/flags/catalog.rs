@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rehal_crash::OptionNames;
-use rehal_session::hal::PerfMap;
+use rehal_hal::PerfMap;
 
 use super::files::read_if;
 use super::flag::{Effect, Flag, Group, List, Query};

@@ -4,8 +4,8 @@ use std::any::Any;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use rehal_session::DRIVER_PARAMETERS;
-use rehal_session::hal::{DeviceParameter, OptionSet, ParameterScope, ParameterValue};
+use rehal_devices::DRIVER_PARAMETERS;
+use rehal_hal::{DeviceParameter, OptionSet, ParameterScope, ParameterValue};
 
 use super::files::{Access, NamedFile};
 use super::flag::{Effect, Entry, Group, Role, Spec, unquoted};
@@ -141,8 +141,8 @@ impl Flags {
 mod tests {
     use std::time::Duration;
 
-    use rehal_session::hal::CommonOptions;
-    use rehal_session::{LocalSyncOptions, LocalTaskOptions};
+    use rehal_hal::CommonOptions;
+    use rehal_local::{LocalSyncOptions, LocalTaskOptions};
 
     use super::super::DEVICES;
     use super::*;

@@ -5,11 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rehal::program::{ModuleMode, ModuleSource, ProgramOptions, RecordingOptions, TextSink};
 use rehal_base::{Error, Result};
-use rehal_session::{
-    Code, Equality, FileMode, FilePolicy, FileValidation, LedgerRecording, ModuleMode, ModuleSource,
-    NamedPath, ProgramOptions, RecordingOptions, Substitution, TextSink, ValueText,
-};
+use rehal_devices::{NamedPath, ValueText};
+use rehal_params::FileMode;
+use rehal_replay::{Code, FilePolicy, FileValidation, LedgerRecording, Substitution};
+use rehal_values::Equality;
 
 use super::{Options, OutputTarget, ResultOptions};
 use crate::devices::Expectations;

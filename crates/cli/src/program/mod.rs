@@ -4,8 +4,11 @@ pub(crate) mod flags;
 mod options;
 mod results;
 
+use rehal::program::{Function, ModuleSource, Offer, Program, ProgramModule};
 use rehal_base::{Context, Error, Result};
-use rehal_session::{Device, Function, ModuleSource, Offer, Program, ProgramModule, Value, with_value_bytes};
+use rehal_devices::with_value_bytes;
+use rehal_hal::Device;
+use rehal_vm::Value;
 
 use crate::output;
 use crate::output_file::OutputFile;

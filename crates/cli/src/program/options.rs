@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
+use rehal::program::ProgramOptions;
+use rehal_base::Result;
+use rehal_devices::ValueText;
+use rehal_values::Equality;
+
 use crate::flags::{Access, NamedFile};
 use crate::kernel_recording::ProgramRecording;
 use crate::output_file::OutputFile;
-use rehal_base::Result;
-use rehal_session::{Equality, ProgramOptions, ValueText};
 
 /// A program and its handling by the tool.
 #[derive(Clone)]

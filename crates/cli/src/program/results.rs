@@ -3,9 +3,11 @@
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
+use rehal::program::Function;
 use rehal_base::{Context, Error, Range, Result, plural};
-use rehal_session::{Equality, Expected, Function, Value, format_value, type_of_value, with_value_memory};
-use rehal_values::{TensorType, format_elements, npy};
+use rehal_devices::{Expected, format_value, type_of_value, with_value_memory};
+use rehal_values::{Equality, TensorType, format_elements, npy};
+use rehal_vm::Value;
 use serde::Serialize;
 use serde_json::Value as Json;
 

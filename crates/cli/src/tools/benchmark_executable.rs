@@ -7,12 +7,15 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use rehal::program::RecordingOptions;
 use rehal_base::{Context, Error, Result};
+use rehal_devices::{DeviceOptions, NamedPath, ValueText};
+use rehal_hal::DeviceGroup;
 use rehal_judge::{Benchmark, State, TimeUnit};
-use rehal_session::{
-    DeviceGroup, DeviceOptions, EntryPoint, ExecutableSource, LaunchArguments, Launches, LoadOptions,
-    LoadedExecutable, MAX_LAUNCHES, NamedPath, Recorder, RecordingOptions, ValueText,
+use rehal_kernels::{
+    EntryPoint, ExecutableSource, LaunchArguments, Launches, LoadOptions, LoadedExecutable, MAX_LAUNCHES,
 };
+use rehal_replay::Recorder;
 
 use super::benchmark_flags::{self, BENCHMARK};
 use crate::flags::{DEVICE, Flag, Flags, Group, List, read_if, recorded, with_devices};

@@ -9,10 +9,9 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::PathBuf;
 
 use rehal_base::{Context, Result};
-use rehal_judge::Clock;
 use rehal_judge::{
-    Benchmark, Color, Filter, Format, MinTime, Options, Outcome, Pulse, Reporters, Runner, SampleStatistics,
-    TimeUnit, parse_context, parse_min_warmup_time,
+    Benchmark, Clock, Color, Filter, Format, MinTime, Options, Pulse, Reporters, RunOutcome, Runner,
+    SampleStatistics, TimeUnit, parse_context, parse_min_warmup_time,
 };
 
 use super::processes::{self, Measured, PROCESSES};
@@ -260,7 +259,7 @@ pub(crate) fn run(
     options: Options,
     benchmarks: &mut [Benchmark<'_>],
     processor_ns: &dyn Fn(&str) -> Option<f64>,
-) -> Result<(Outcome, Vec<Measured>)> {
+) -> Result<(RunOutcome, Vec<Measured>)> {
     let outcome = run_here(invocation, options, benchmarks)?;
     let of = |(name, it): &(String, SampleStatistics)| match processor_ns(name) {
         Some(time_ns) => Measured::new(name.clone(), time_ns, Clock::Processor),
@@ -278,7 +277,7 @@ fn run_here(
     invocation: &Invocation,
     mut options: Options,
     benchmarks: &mut [Benchmark<'_>],
-) -> Result<Outcome> {
+) -> Result<RunOutcome> {
     rehal_base::keep_freed_memory();
     // Without a terminal, a signal ends a benchmark, as with the reference.
     if io::stderr().is_terminal() {
@@ -294,7 +293,7 @@ fn run_here(
     };
     let mut reporters = Reporters::with_output(&options, || output::stdout_for(&reader_left), file)?;
     let outcome = match Runner::new(options).run(benchmarks, &mut reporters) {
-        Err(_) if reader_left.get() => Ok(Outcome { matched: benchmarks.len(), ..Outcome::default() }),
+        Err(_) if reader_left.get() => Ok(RunOutcome { matched: benchmarks.len(), ..RunOutcome::default() }),
         outcome => outcome,
     };
     drop(reporters);
@@ -303,7 +302,7 @@ fn run_here(
     }
     match (outcome, out) {
         (outcome, None) => outcome,
-        (Err(error), Some(out)) if out.is_lost() => out.finish(Err(error)).map(|()| Outcome::default()),
+        (Err(error), Some(out)) if out.is_lost() => out.finish(Err(error)).map(|()| RunOutcome::default()),
         // A benchmark that fails is in the report, which is then complete.
         (outcome, Some(out)) => {
             let written = out.finish(Ok(()));

@@ -3,9 +3,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use rehal::program::{Batch, Calls, Program};
 use rehal_base::{Context, Error, Result};
 use rehal_judge::{Benchmark, State, TimeUnit};
-use rehal_session::{Batch, Calls, Program, Value};
+use rehal_vm::Value;
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::compiler_flags::COMPILING;

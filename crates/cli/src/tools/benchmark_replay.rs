@@ -6,13 +6,12 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result, plural};
-use rehal_judge::Clock;
+use rehal_devices::{CrashReports, ScopeTimer, dispatch_scope, find_scope};
+use rehal_hal::profile::process_cpu_ns;
 use rehal_judge::stats::{self, Interval};
-use rehal_judge::{Benchmark, Counter, State, TimeUnit};
-use rehal_session::{
-    CrashReports, FastForward, Plan, Replay, ReplayOrder, ScopeTimer, dispatch_clock, dispatch_scope,
-    find_scope, process_cpu_ns,
-};
+use rehal_judge::{Benchmark, Clock, Counter, State, TimeUnit};
+use rehal_kernels::dispatch_clock;
+use rehal_replay::{FastForward, Plan, Replay, ReplayOrder};
 use serde::Serialize;
 
 use super::benchmark_flags::{self, BENCHMARK};

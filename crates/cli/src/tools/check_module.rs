@@ -3,8 +3,8 @@
 use std::io::IsTerminal;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use rehal::program::{ModuleTest, ModuleTests};
 use rehal_base::{Error, Result, StatusCode, TextWriter, plural};
-use rehal_session::{ModuleTest, ModuleTests};
 use serde::Serialize;
 
 use super::compiler_flags::COMPILING;
@@ -14,10 +14,9 @@ use crate::gtest::{self, GTEST, Suite, Test};
 use crate::kernel_recording::KERNEL_RECORDING;
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
-use crate::program;
 use crate::program::flags::{MODULES, RECORDING};
 use crate::report::{FailureError, Subject};
-use crate::{Invocation, Operands, Tool, advice, devices, output};
+use crate::{Invocation, Operands, Tool, advice, devices, output, program};
 
 /// See the [module](self).
 pub const CHECK_MODULE: Tool = Tool {

@@ -16,7 +16,10 @@ use std::thread;
 use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode, plural};
-use rehal_session::{CacheState, CaptureBytes, CompareOptions, JobProgress, Plan, Replay};
+use rehal_capture::CaptureBytes;
+use rehal_jobs::JobProgress;
+use rehal_judge::{CacheState, CompareOptions};
+use rehal_replay::{Plan, Replay};
 
 use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};
 use super::report_format::{self, Format};

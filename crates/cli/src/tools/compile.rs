@@ -5,12 +5,12 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rehal::program::substitute_executables;
 use rehal_base::{Error, FileKind, Result};
-use rehal_session::vm::ModuleFile;
-use rehal_session::{
-    Compilation, Compiled, Replacement, Selector, SourceSubstitutes, SubstituteFile, SubstituteFlags,
-    Substitution, TemporaryDirectory, substitute_executables,
-};
+use rehal_build::{Compilation, Compiled, SourceSubstitutes, SubstituteFile, SubstituteFlags};
+use rehal_jobs::TemporaryDirectory;
+use rehal_replay::{Replacement, Selector, Substitution};
+use rehal_vm::ModuleFile;
 
 use super::compiler_flags::{
     COMPILER, COMPILER_MEMORY, COMPILER_TIMEOUT, NO_CACHE, SubstituteCompiler, TARGET, compile, compiler,

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rehal::program::ModuleSource;
 use rehal_base::{Error, Result};
-use rehal_session::{
-    Compilation, Compiled, Compiler, CompilerOptions, CompilerSetup, DeviceGroup, DispatchedFunction,
-    ModuleSource, NeededWorkgroups, Plan, ResolvedSubstitutions, Selector, Substitution, build_substitutes,
-    compile_dispatches, drivers, is_program_source, target_flags,
+use rehal_build::{
+    Compilation, Compiled, Compiler, CompilerOptions, CompilerSetup, build_substitutes, compile_dispatches,
+    is_program_source, target_flags,
 };
+use rehal_devices::drivers;
+use rehal_hal::{DeviceGroup, NeededWorkgroups};
+use rehal_replay::{DispatchedFunction, Plan, ResolvedSubstitutions, Selector, Substitution};
 
 use crate::flags::{DEVICE, Flag, Flags, Group, List, Refusal, read, size, text, time};
 use crate::{interrupts, output};

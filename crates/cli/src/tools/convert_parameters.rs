@@ -61,7 +61,7 @@ const CHANGE: Group = Group { title: "Changes", flags: &[&EXCLUDE, &RENAME, &STR
 
 /// The input files, the changes, and the output file.
 struct Options {
-    parameters: rehal_session::ParameterOptions,
+    parameters: rehal::program::ParameterOptions,
     changes: Changes,
     output: OutputOptions,
 }

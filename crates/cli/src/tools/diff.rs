@@ -2,8 +2,9 @@
 
 mod text;
 
+use rehal::capture::CaptureFile;
 use rehal_base::{ElementType, Result};
-use rehal_session::{CaptureFile, DiffOptions, DiffReport};
+use rehal_edit::{DiffOptions, DiffReport};
 use serde::Serialize;
 
 use super::report_format::{self, Format};

@@ -1,9 +1,12 @@
 //! `--dispatch_statistics`: which functions of executables a benchmark dispatches, how often, and for how
 //! long.
 
+use rehal::program::Calls;
 use rehal_base::Result;
+use rehal_devices::{Profiling, ProfilingOptions};
+use rehal_hal::DeviceGroup;
 use rehal_judge::{Counter, Run, RunKind};
-use rehal_session::{Calls, DeviceGroup, FunctionTimes, Profiling, ProfilingOptions};
+use rehal_profile::times::FunctionTimes;
 
 use crate::output;
 

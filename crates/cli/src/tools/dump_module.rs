@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, FileKind, HostMemory, MappedFile, Range, Result};
-use rehal_session::vm::{ModuleFile, dump};
+use rehal_vm::{ModuleFile, dump};
 
 use crate::flags::{Flag, Group};
 use crate::{Invocation, Operands, Tool, output};

@@ -55,7 +55,7 @@ struct Extraction {
 
 /// The files to list and the parameters to extract.
 struct Options {
-    parameters: rehal_session::ParameterOptions,
+    parameters: rehal::program::ParameterOptions,
     extractions: Vec<Extraction>,
 }
 

@@ -3,8 +3,9 @@
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
+use rehal::capture::{CaptureOptions, DumpError};
 use rehal_base::Result;
-use rehal_session::{CaptureOptions, DumpError, Format};
+use rehal_replay::dump::Format;
 
 use super::replay_flags::RECOVER;
 use crate::flags::{Flag, Group};

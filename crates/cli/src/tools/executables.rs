@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rehal::program::{ModuleExecutable, ModuleMode, ModuleSource, ProgramModule, replaced_functions};
 use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode};
-use rehal_session::hal::FunctionInfo;
-use rehal_session::{
-    CaptureBytes, Compilation, DumpKind, DumpedExecutables, ExecutableNames, ModuleExecutable, ModuleMode,
-    ModuleSource, ProgramModule, check_unchanged, is_program_source, replaced_functions, target_flags,
+use rehal_build::{
+    Compilation, DumpKind, DumpedExecutables, check_unchanged, is_program_source, target_flags,
 };
+use rehal_capture::CaptureBytes;
+use rehal_hal::FunctionInfo;
+use rehal_replay::ExecutableNames;
 use serde::Serialize;
 
 use super::compiler_flags::{self, COMPILING, TARGET};
@@ -426,8 +428,8 @@ fn of_module(module: &ProgramModule) -> Result<Vec<Found>> {
     Ok(ModuleExecutable::list(file)?.iter().map(found).collect())
 }
 
-fn of_capture(plan: &rehal_session::Plan) -> Vec<Found> {
-    let found = |it: rehal_session::ExecutableRecord<'_>| {
+fn of_capture(plan: &rehal_replay::Plan) -> Vec<Found> {
+    let found = |it: rehal_replay::ExecutableRecord<'_>| {
         let infos = it.function_infos();
         // Captures have no names of executables.
         let name = infos.first().map_or_else(String::new, |info| info.name.clone());

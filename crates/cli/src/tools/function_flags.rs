@@ -1,7 +1,8 @@
 //! Flags that say which functions of a capture are meant, and their one resolver.
 
 use rehal_base::{Context, Error, Result};
-use rehal_session::{FunctionNames, Plan};
+use rehal_kernels::FunctionNames;
+use rehal_replay::Plan;
 
 use crate::flags::{Flag, Flags, Refusal, optional_number};
 

@@ -5,8 +5,11 @@
 use std::io::Write;
 use std::path::Path;
 
+use rehal::capture::CaptureFile;
+use rehal::program::{ParameterFile, ParameterOptions};
 use rehal_base::{Error, Result};
-use rehal_session::{CaptureFile, DeviceGroup, ParameterFile, ParameterOptions, ProfileFile};
+use rehal_devices::ProfileFile;
+use rehal_hal::DeviceGroup;
 
 use super::{diff, info, kernels, profile_compare};
 use crate::{captures, parameters};

@@ -7,8 +7,12 @@ pub(super) use contents::Contents;
 
 use std::path::{Path, PathBuf};
 
+use contents::Info;
+use rehal::capture::CaptureFile;
 use rehal_base::Result;
-use rehal_session::{CaptureFile, CrashReports, DeviceGroup, DeviceOptions, FileRemap};
+use rehal_devices::{CrashReports, DeviceOptions};
+use rehal_hal::DeviceGroup;
+use rehal_replay::FileRemap;
 
 use super::replay_flags::FILE_REMAP;
 use super::report_format::{self, Format};
@@ -16,7 +20,6 @@ use crate::flags::{Flag, Group, with_devices};
 use crate::progress::Progress;
 use crate::report::{self, Subject};
 use crate::{Invocation, Operands, Tool, captures, devices, interrupts, output, own_process};
-use contents::Info;
 
 /// See the [module](self).
 pub const INFO: Tool = Tool {

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 
 use rehal_base::{Error, Result};
-use rehal_session::{CompilerOptions, ElfCode, FunctionCode, build_kernel};
+use rehal_build::{CompilerOptions, build_kernel};
+use rehal_local::executable::{ElfCode, FunctionCode};
 use serde::Serialize;
 
 use super::report_format::{self, Format};

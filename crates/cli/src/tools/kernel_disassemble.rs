@@ -9,11 +9,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use rehal::program::{ModuleExecutable, ModuleMode, ModuleSource, ProgramModule};
 use rehal_base::{Error, FileKind, MappedFile, Result, StatusCode};
-use rehal_session::{
-    ElfCode, FunctionCode, Job, KeptOutput, ModuleExecutable, ModuleMode, ModuleSource, ProgramModule,
-    TemporaryDirectory, infer_format, spirv_functions,
-};
+use rehal_devices::spirv_functions;
+use rehal_jobs::{Job, KeptOutput, TemporaryDirectory};
+use rehal_local::executable::{ElfCode, FunctionCode, infer_format};
 use serde::Serialize;
 
 use self::constants::Constant;

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
-use rehal_session::{CrashReports, KernelOptions, KernelRecords, Kernels, Replay};
+use rehal_devices::CrashReports;
+use rehal_kernels::{KernelOptions, KernelRecords, Kernels};
+use rehal_replay::Replay;
 use serde::Serialize;
 
 use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};

@@ -4,17 +4,16 @@ use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::Path;
 
+use rehal::program::RecordingOptions;
 use rehal_base::{Context, ElementType, Error, Result, StatusCode};
-use rehal_judge::Monitor;
+use rehal_devices::{CrashReports, DeviceOptions};
+use rehal_hal::Device;
 use rehal_judge::stats::{self, Interval};
-use rehal_session::{
-    CrashReports, Device, DeviceOptions, ElementDifference, ElementTypeRule, KernelFiles, KernelReplay,
-    KernelReplayOptions, RecordingOptions, SnapshotDifference, type_in_name,
-};
+use rehal_judge::{ElementDifference, ElementTypeRule, Monitor, type_in_name};
+use rehal_kernels::{KernelFiles, KernelReplay, KernelReplayOptions, SnapshotDifference};
 use serde::Serialize;
 
 use super::report_format::{self, Format};
-
 use crate::flags::{Flag, Group, Refusal, optional_number, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::output::{self, escaped};

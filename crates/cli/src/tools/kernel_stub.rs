@@ -4,10 +4,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use rehal_base::{Context, Error, Range, Result, StatusCode};
-use rehal_session::{
-    CrashReports, Interval, KernelLanguage, KernelOptions, Kernels, ObservedBinding, ObservedKernel,
-    ObservedShape, Replay,
-};
+use rehal_build::{KernelLanguage, ObservedBinding, ObservedKernel, ObservedShape};
+use rehal_devices::CrashReports;
+use rehal_judge::Interval;
+use rehal_kernels::{KernelOptions, Kernels};
+use rehal_replay::Replay;
 use serde::Serialize;
 
 use super::report_format::{self, Format};

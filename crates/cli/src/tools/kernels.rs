@@ -11,12 +11,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use commands::Place;
+use export::{Commands, Export};
+use print::List;
+use rehal::capture::CaptureFile;
 use rehal_base::{Error, Result, plural};
+use rehal_devices::{CrashReports, DeviceOptions};
 use rehal_judge::{Pulse, stats};
-use rehal_session::{
-    CaptureFile, CrashReports, DeviceOptions, Kernel, KernelOptions, Kernels, Replay, Roofs, SliceCheck,
-    SliceOptions, watch_buffer,
-};
+use rehal_kernels::{Kernel, KernelOptions, Kernels, Roofs};
+use rehal_local::watch_buffer;
+use rehal_replay::{Replay, SliceCheck, SliceOptions};
+use roof::Sort;
 
 use super::history::{self, History};
 use super::processes::{self, Measured, PROCESSES};
@@ -26,11 +31,8 @@ use crate::flags::{EXECUTABLE_PLUGIN, Flag, Flags, Group, Refusal, time, with_de
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::report::{self, Subject};
 use crate::{Invocation, Operands, Tool, captures, devices, interrupts, output, progress};
-use commands::Place;
-use export::{Commands, Export};
-use print::List;
+
 pub(super) use print::described;
-use roof::Sort;
 
 /// See the [module](self).
 pub const KERNELS: Tool = Tool {

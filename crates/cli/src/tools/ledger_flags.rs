@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Result};
-use rehal_session::{ElementTypeRule, Ledger, LedgerContents, LedgerOptions, Plan};
+use rehal_judge::{ElementTypeRule, Ledger, LedgerContents, LedgerOptions};
+use rehal_replay::Plan;
 
 use crate::flags::{Flag, Flags, Group, List, Refusal, written};
 use crate::output_file::OutputFile;

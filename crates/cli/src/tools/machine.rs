@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use rehal_base::{Result, plural};
-use rehal_session::{Device, MachineRoof, Peak, Rate};
+use rehal_hal::Device;
+use rehal_kernels::MachineRoof;
+use rehal_roof::{Peak, Rate};
 use serde::Serialize;
 
 use super::report_format::{self, Format};

@@ -5,9 +5,8 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_judge::stats;
-use rehal_judge::{Clock, time};
-use rehal_session::{Job, JobEnd};
+use rehal_jobs::{Job, JobEnd};
+use rehal_judge::{Clock, stats, time};
 use serde::{Deserialize, Serialize};
 
 use super::history;

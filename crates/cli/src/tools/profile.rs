@@ -4,7 +4,11 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, Result, nearest};
-use rehal_session::{ProfileFile, ProfileTear, Report, ReportFormat, ReportOptions};
+use rehal_devices::ProfileFile;
+use rehal_profile::{
+    Tear as ProfileTear,
+    report::{Format as ReportFormat, Report, ReportOptions},
+};
 
 use crate::flags::{Access, Effect, Flag, Group, text};
 use crate::output_file::OutputFile;

@@ -8,16 +8,17 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use comparison::{Comparison, Side};
+use print::Compared;
 use rehal_base::{Context, Error, Result, glob, plural};
-use rehal_session::{FunctionTimes, ProfileFile};
+use rehal_devices::ProfileFile;
+use rehal_profile::times::FunctionTimes;
 
 use super::report_format::{self, TableFormat};
 use super::{compare, profile};
 use crate::flags::{Flag, Group};
 use crate::report::{self, Subject};
 use crate::{Invocation, Operands, Tool, output};
-use comparison::{Comparison, Side};
-use print::Compared;
 
 /// See the [module](self).
 pub const PROFILE_COMPARE: Tool = Tool {

@@ -1,7 +1,8 @@
 //! `rehal profile timeline`: writes a profile as a trace for Perfetto.
 
 use rehal_base::Result;
-use rehal_session::{ProfileFile, TimelineSummary};
+use rehal_devices::ProfileFile;
+use rehal_profile::timeline::TimelineSummary;
 
 use super::profile;
 use crate::flags::Group;

@@ -1,9 +1,8 @@
 //! `rehal races`: reports data races between operations of a capture.
 
 use rehal_base::Result;
-use rehal_session::{
-    AccessKind, Incomplete, Overlap, Race, RaceOperation, RaceOptions, Races, written_bindings,
-};
+use rehal_devices::written_bindings;
+use rehal_replay::{AccessKind, Incomplete, Overlap, Race, RaceOperation, RaceOptions, Races};
 use serde::Serialize;
 
 use super::replay_flags;

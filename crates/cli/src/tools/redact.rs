@@ -5,12 +5,16 @@ mod report;
 use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
 
+use rehal::capture::{CaptureFile, CaptureOptions};
 use rehal_base::{Context, Error, MappedFile, Result, plural};
-use rehal_session::{
-    CaptureFile, CaptureOptions, ChangedCount, CrashReports, ElementTypeRule, Plan, RedactDecision,
-    RedactOptions, RedactRule, RedactedNames, Redaction, Replay, ReplayOptions, TemporaryFile,
-    WorkgroupCounts, check_redacted, redact, workgroup_count_functions,
+use rehal_devices::CrashReports;
+use rehal_edit::{
+    ChangedCount, RedactDecision, RedactOptions, RedactRule, RedactedNames, Redaction, WorkgroupCounts,
+    check_redacted, redact, workgroup_count_functions,
 };
+use rehal_jobs::TemporaryFile;
+use rehal_judge::ElementTypeRule;
+use rehal_replay::{Plan, Replay, ReplayOptions};
 
 use self::report::Counts;
 use super::replay_flags;

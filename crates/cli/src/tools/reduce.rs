@@ -11,7 +11,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
-use rehal_session::{CaptureBytes, ReduceOptions, TemporaryDirectory, reduce};
+use rehal_capture::CaptureBytes;
+use rehal_edit::{ReduceOptions, reduce};
+use rehal_jobs::TemporaryDirectory;
 
 use self::checks::{Check, Checks};
 use self::command::CheckCommand;

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rehal::capture::{CaptureFile, CaptureOptions};
 use rehal_base::Result;
-use rehal_session::{
-    CaptureFile, CaptureOptions, Code, CrashReports, DeviceGroup, DeviceOptions, FileRemap, FileWrites, Plan,
-    Replay, ReplayOptions, ReplayOrder, Side, Substitution, written_bindings,
-};
+use rehal_devices::{CrashReports, DeviceOptions, written_bindings};
+use rehal_hal::DeviceGroup;
+use rehal_judge::Side;
+use rehal_replay::{Code, FileRemap, FileWrites, Plan, Replay, ReplayOptions, ReplayOrder, Substitution};
 
 use super::compiler_flags::SubstituteCompiler;
 use crate::devices::Expectations;

@@ -4,8 +4,9 @@ mod asked;
 
 use std::path::PathBuf;
 
+use rehal::program::{Function, Program};
 use rehal_base::{Context, Error, Remedy, Result};
-use rehal_session::{Function, Program, Worker};
+use rehal_jobs::Worker;
 use serde::Serialize;
 
 use super::compiler_flags::COMPILING;

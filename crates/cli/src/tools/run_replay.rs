@@ -3,11 +3,12 @@
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
+use rehal::capture::CaptureFile;
+use rehal::dialogue::{Answer, Dialogue, Question, ReplayQuestions};
 use rehal_base::{Error, Result};
-use rehal_session::{
-    Answer, CaptureFile, CrashReports, DEFAULT_BYTES_LIMIT, Dialogue, HostReadLog, LedgerWriter, Observer,
-    Question, RecordLocation, Replay, ReplayQuestions,
-};
+use rehal_devices::CrashReports;
+use rehal_judge::LedgerWriter;
+use rehal_replay::{DEFAULT_BYTES_LIMIT, HostReadLog, Observer, RecordLocation, Replay};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -4,11 +4,11 @@ use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result};
-use rehal_session::{
-    CrashReports, Cut, FunctionNames, Observer, Plan, Replay, Slice, SliceCheck, SliceOptions, SlicedRead,
-    TemporaryFile, watch_buffer,
-};
-
+use rehal_devices::CrashReports;
+use rehal_jobs::TemporaryFile;
+use rehal_kernels::FunctionNames;
+use rehal_local::watch_buffer;
+use rehal_replay::{Cut, Observer, Plan, Replay, Slice, SliceCheck, SliceOptions, SlicedRead};
 use serde::Serialize;
 
 use super::report_format::{self, Format};
@@ -16,11 +16,10 @@ use super::verify::Steps;
 use super::{function_flags, replay_flags};
 use crate::flags::{Flag, Flags, Group, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
-use crate::output;
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::report::Subject;
 use crate::table::quoted;
-use crate::{Invocation, Operands, Tool, captures, devices, interrupts};
+use crate::{Invocation, Operands, Tool, captures, devices, interrupts, output};
 
 /// See the [module](self).
 pub const SLICE: Tool = Tool {

@@ -1,10 +1,10 @@
 //! `rehal substitute`: writes a module with other executables.
 
-use rehal_base::{Error, Result};
-use rehal_session::{
-    Code, ModuleMode, ModuleSource, ProgramModule, SubstitutedExecutable, Substitution,
-    substitute_executables,
+use rehal::program::{
+    ModuleMode, ModuleSource, ProgramModule, SubstitutedExecutable, substitute_executables,
 };
+use rehal_base::{Error, Result};
+use rehal_replay::{Code, Substitution};
 use serde::Serialize;
 
 use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};

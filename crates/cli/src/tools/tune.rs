@@ -9,10 +9,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use rehal_base::{Context, Error, Result};
-use rehal_session::{
-    BaseKind, CaptureBytes, GridSampler, ListSampler, RandomSampler, Sampler, Search, SearchOptions,
-    SearchPoint, SearchSpace, SearchStop, capture_digest, kernel_compiler_version,
+use rehal_build::{
+    BaseKind, GridSampler, ListSampler, RandomSampler, Sampler, Search, SearchOptions, SearchPoint,
+    SearchSpace, SearchStop, kernel_compiler_version,
 };
+use rehal_capture::CaptureBytes;
+use rehal_judge::capture_digest;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rehal::capture::CaptureOptions;
 use rehal_base::{Advice, Error, Remedy, Result, StatusCode};
-use rehal_judge::Pulse;
-use rehal_session::{
-    CaptureOptions, CrashReports, DeviceOptions, Difference, Ledger, Observer, Outcome, Plan, REDZONE_BYTES,
-    RecordLocation, Replay, StaticMemoryWatch, Substitution, Tolerance, Verification, VerifyOptions,
-    VerifyReport, VerifySides, WorkgroupSchedule, verify_against, verify_captures, verify_elements,
-    verify_lockstep, watch_memory,
+use rehal_devices::{CrashReports, DeviceOptions, StaticMemoryWatch};
+use rehal_hal::WorkgroupSchedule;
+use rehal_judge::{
+    Difference, Ledger, Outcome, Pulse, REDZONE_BYTES, Tolerance, Verification, VerifyOptions, VerifyReport,
+    VerifySides, verify_against, verify_captures, verify_elements, verify_lockstep, watch_memory,
 };
-
+use rehal_replay::{Observer, Plan, RecordLocation, Replay, Substitution};
 use serde::Serialize;
 
 use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};

@@ -3,13 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{Scratch, capture, print, run, write_kernel};
-use rehal_session::hal::{BufferParams, HostFile, MemoryAccess, QUEUE_AFFINITY_ANY, SemaphoreFlags};
-use rehal_session::{
-    CaptureFile, CaptureOptions, DeviceOptions, FileValidation, RecordOptions, Recorder, Replay,
-    ReplayOptions,
-};
+use rehal::capture::{CaptureFile, CaptureOptions};
+use rehal_devices::DeviceOptions;
+use rehal_hal::{BufferParams, HostFile, MemoryAccess, QUEUE_AFFINITY_ANY, SemaphoreFlags};
+use rehal_replay::{FileValidation, RecordOptions, Recorder, Replay, ReplayOptions};
 use serde_json::Value;
+
+use crate::common::{Scratch, capture, print, run, write_kernel};
 
 const ORIGINAL: &[u8] = &[7; 64];
 

@@ -6,7 +6,8 @@ use fastrand::Rng;
 use rehal_capture::layout::Scope;
 use rehal_capture::{Capture, OpenOptions, Payload, RecordFields, Writer, payload};
 use rehal_cli::tools::fuzzing::{exercise_capture, exercise_parameters, exercise_profile};
-use rehal_session::{DeviceGroup, DeviceOptions};
+use rehal_devices::DeviceOptions;
+use rehal_hal::DeviceGroup;
 use testing::mutate;
 
 use crate::common::{Scratch, capture, fixture, print};

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use crate::common::{Ran, Scratch, capture, fail, run};
-use rehal_session::hal::{BufferParams, BufferRef, QUEUE_AFFINITY_ANY, SemaphoreFlags};
-use rehal_session::{DeviceOptions, RecordOptions, Recorder};
+use rehal_devices::DeviceOptions;
+use rehal_hal::{BufferParams, BufferRef, QUEUE_AFFINITY_ANY, SemaphoreFlags};
+use rehal_replay::{RecordOptions, Recorder};
 use serde_json::{Value, json};
+
+use crate::common::{Ran, Scratch, capture, fail, run};
 
 /// Records a program that fills two ranges of a buffer, which overlap, unordered; the second waits for
 /// something else.

@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
-use crate::common::{Scratch, fail, fixture, print, run};
-use rehal_session::hal::{
+use rehal_devices::DeviceOptions;
+use rehal_hal::{
     AccessScope, BufferParams, BufferRef, BufferUsage, Command, CommandBufferParams, Device, Dispatch,
     DispatchFlags, Executable, ExecutableParams, ExecutionStage, Live, MemoryBarrier, MemoryType,
     QUEUE_AFFINITY_ANY, SemaphoreFlags, WorkgroupCount,
 };
-use rehal_session::{DeviceOptions, RecordOptions, Recorder};
+use rehal_replay::{RecordOptions, Recorder};
 use serde_json::Value;
+
+use crate::common::{Scratch, fail, fixture, print, run};
 
 /// Where the counts come from.
 #[derive(Clone, Copy, PartialEq)]
@@ -45,9 +47,9 @@ fn executable(device: &Device, name: &str) -> Executable {
 
 fn dispatch<'a>(
     executable: &'a Executable,
-    count: WorkgroupCount<&'a rehal_session::hal::Buffer>,
+    count: WorkgroupCount<&'a rehal_hal::Buffer>,
     constants: &'a [u8],
-    bindings: &'a [BufferRef<&'a rehal_session::hal::Buffer>],
+    bindings: &'a [BufferRef<&'a rehal_hal::Buffer>],
 ) -> Command<Live<'a>> {
     let flags = match count {
         WorkgroupCount::Static(_) => DispatchFlags::empty(),

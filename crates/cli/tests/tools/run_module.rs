@@ -218,7 +218,7 @@ fn a_module_for_another_target_says_for_which() {
     };
     let here = std::env::consts::ARCH;
     // Drivers that do not work here are not named.
-    let has_vulkan = rehal_session::drivers().find("vulkan").unwrap().availability().is_ok();
+    let has_vulkan = rehal_devices::drivers().find("vulkan").unwrap().availability().is_ok();
     let targets = if has_vulkan { "local, or =vulkan" } else { "local" };
     for tool in ["iree-run-module", "iree-benchmark-module"] {
         assert_eq!(

@@ -4,8 +4,9 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::common::{Scratch, capture, fail, print, record_add, run};
 use serde_json::Value;
+
+use crate::common::{Scratch, capture, fail, print, record_add, run};
 
 /// The host reads of a capture, by length and digest.
 fn reads(path: &str) -> Vec<(u64, String)> {
@@ -190,7 +191,8 @@ fn work_that_does_not_exist_is_an_error_and_writes_nothing() {
 
 #[test]
 fn a_scope_that_does_not_end_is_an_error() {
-    use rehal_session::{DeviceOptions, RecordOptions, Recorder};
+    use rehal_devices::DeviceOptions;
+    use rehal_replay::{RecordOptions, Recorder};
     let scratch = Scratch::new();
     let (path, output) = (scratch.path("open.ireereplay"), scratch.path("slice.ireereplay"));
     let recorder = Recorder::create(&path, RecordOptions::default()).unwrap();

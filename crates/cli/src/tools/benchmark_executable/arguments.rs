@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 
-use rehal_session::{EntryPoint, ValueText};
+use rehal_devices::ValueText;
+use rehal_kernels::EntryPoint;
 
 use crate::flags::{Refusal, text};
 

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use rehal_base::{Context, Error, Result};
-use rehal_judge::{Conditions, Pulse};
-use rehal_session::{
-    Clock, Code, FunctionNames, FunctionTiming, Interval, JudgeOptions, Judgment, Plan, ReplayComparison,
-    Selector, Side, Stopped, Substitution, TimingVerdict, compare_replays, find_scope,
+use rehal_devices::find_scope;
+use rehal_judge::{
+    Clock, Conditions, Interval, JudgeOptions, Judgment, Pulse, Side, Stopped, TimingVerdict, time,
 };
+use rehal_kernels::{FunctionNames, FunctionTiming, ReplayComparison, compare_replays};
+use rehal_replay::{Code, Plan, Selector, Substitution};
 use serde::Serialize;
 
 use super::{CACHE, Cache, FAST_FORWARD, ORDER, Orders, SCOPE, scope_of_slice, times_dispatch};
@@ -19,7 +20,6 @@ use crate::table::{Column, Layout, Table};
 use crate::tools::processes::PROCESSES;
 use crate::tools::{compare, history, kernels, replay_flags, report_format};
 use crate::{Invocation, advice, captures, interrupts, profiling, progress};
-use rehal_judge::time;
 
 pub(super) const WITH: List<Substitution> = List::parsed(
     "with",

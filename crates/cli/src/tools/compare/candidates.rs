@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rehal_base::{Error, Result};
-use rehal_session::{
-    CalledFunction, CompilerOptions, Plan, Replacement, Selector, Substitution, is_program_source,
-};
+use rehal_build::{CompilerOptions, is_program_source};
+use rehal_replay::{CalledFunction, Plan, Replacement, Selector, Substitution};
 
 use super::KERNELS;
 use crate::tools::compiler_flags::{SubstituteCompiler, state_workgroups};

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Advice, Error, Remedy, Result};
-use rehal_session::{
-    CompareOptions, CompareSubject, CrashReports, KernelComparer, KernelOptions, Kernels, Plan, Replacement,
-    Selector, Substitution, Worker,
-};
+use rehal_devices::CrashReports;
+use rehal_jobs::Worker;
+use rehal_judge::{CompareOptions, CompareSubject, KernelComparer};
+use rehal_kernels::{KernelOptions, Kernels};
+use rehal_replay::{Plan, Replacement, Selector, Substitution};
 
 use super::candidates::{self, Candidate};
 use super::print;

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use rehal_base::plural;
-use rehal_judge::Conditions;
 use rehal_judge::stats::Interval;
-use rehal_session::{
-    Clock, CompareOptions, Comparison, ComparisonReport, Judgment, PartTiming, ShapeTiming, Statistic,
-    Timing, Verification, cache_name,
+use rehal_judge::{
+    Clock, CompareOptions, Comparison, ComparisonReport, Conditions, Judgment, PartTiming, ShapeTiming,
+    Statistic, Timing, Verification, cache_name, time,
 };
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -19,7 +18,6 @@ use crate::output::escaped;
 use crate::report::Report;
 use crate::table::{Column, Layout, Table};
 use crate::tools::verify;
-use rehal_judge::time;
 
 /// The verdict on the same code, byte for byte.
 pub(in crate::tools) const SAME_CODE: &str = "the same code";
@@ -103,7 +101,7 @@ fn case(comparison: &Comparison, wrong: &Verification) -> &'static str {
 
 /// The memory errors of a replacement, if it has some.
 fn wrong_memory(comparison: &Comparison) -> Option<&Verification> {
-    comparison.memory.as_ref().filter(|it| it.outcome() != rehal_session::Outcome::Same)
+    comparison.memory.as_ref().filter(|it| it.outcome() != rehal_judge::Outcome::Same)
 }
 
 fn add_timing(text: &mut String, timing: &Timing, is_same_code: bool, options: &CompareOptions, base: &str) {

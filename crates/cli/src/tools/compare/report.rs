@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use rehal_base::{Advice, Error, Remedy, StatusCode};
-use rehal_session::Comparison;
+use rehal_judge::Comparison;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

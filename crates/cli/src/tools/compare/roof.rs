@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use rehal_base::Result;
 use rehal_judge::time;
-use rehal_session::{BytesSource, KernelRoof, Plan, Roofs};
+use rehal_kernels::{BytesSource, KernelRoof, Roofs};
+use rehal_replay::Plan;
 use serde_json::{Value, json};
 
 use super::report::CandidateReport;

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
+use rehal_devices::CrashReports;
+use rehal_hal::NeededWorkgroups;
+use rehal_jobs::{Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, Printed, Worker};
 use rehal_judge::{Measuring, Pulse};
-use rehal_session::{
-    Code, CrashReports, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, NeededWorkgroups,
-    Printed, Replacement, Worker,
-};
+use rehal_replay::{Code, Replacement};
 use serde::{Deserialize, Serialize};
 
 use super::candidates::Candidate;
@@ -47,7 +47,7 @@ impl Request {
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(in crate::tools) struct Effort {
     pub max_time: Duration,
-    /// See [`CompareOptions::far`](rehal_session::CompareOptions::far).
+    /// See [`CompareOptions::far`](rehal_judge::CompareOptions::far).
     pub far: f64,
 }
 

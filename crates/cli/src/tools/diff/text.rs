@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use rehal_base::plural;
-use rehal_session::{
+use rehal_edit::{
     ChangeKind, DataDifference, DiffedCapture, DiffedExecutable, ExecutableChange, FieldChange, FieldName,
     FieldValue, FunctionChange, OperationChange, ScopePath,
 };
@@ -71,7 +71,7 @@ fn ends(text: &mut String, path: &str, capture: &DiffedCapture) {
 /// The numbers of objects, if they differ.
 fn objects(text: &mut String, before: &DiffedCapture, after: &DiffedCapture) {
     let mut lines = String::new();
-    let kinds = rehal_session::ObjectKind::ALL;
+    let kinds = rehal_edit::ObjectKind::ALL;
     let count = |capture: &DiffedCapture, kind| {
         capture.objects.iter().find(|(it, _)| *it == kind).map_or(0, |(_, count)| *count)
     };

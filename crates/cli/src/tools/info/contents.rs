@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use rehal_base::Error;
-use rehal_session::{
-    CaptureFile, ChecksumState, Damage, ExecutableSurvey, ExternalFile, FailedOperation, FileState,
-    RecordKind, ScopeSurvey, Survey, SurveyedBytes, Tear, Verdict,
+use rehal::capture::{
+    CaptureFile, ExecutableSurvey, ExternalFile, FailedOperation, FileState, RecordKind, ScopeSurvey, Survey,
+    SurveyedBytes, Verdict,
 };
+use rehal_base::Error;
+use rehal_capture::{ChecksumState, Damage, Tear};
 use serde::{Serialize, Serializer};
 
 use crate::advice;

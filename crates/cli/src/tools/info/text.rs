@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use rehal::capture::{ExecutableSurvey, FunctionSurvey, MAX_WORKGROUP_COUNTS};
 use rehal_base::plural;
-use rehal_session::{ChecksumState, ExecutableSurvey, FunctionSurvey, MAX_WORKGROUP_COUNTS};
+use rehal_capture::ChecksumState;
 
 use super::contents::{Checksums, Contents, File, Info};
 use crate::advice;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rehal_session::{DispatchFile, Kernel};
+use rehal_kernels::{DispatchFile, Kernel};
 
 use crate::table::quoted;
 

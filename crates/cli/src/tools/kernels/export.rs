@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use rehal::capture::{CaptureFile, CaptureOptions};
 use rehal_base::{Context, Error, Result};
-use rehal_session::{
-    CaptureFile, CaptureOptions, Clock, DeviceGroup, DispatchFile, DispatchFiles, Kernel, KernelOptions,
-    Kernels, Replay, ReplayOptions, Roofs, Slice, SliceOptions, SliceSet, SlicedRead, TemporaryDirectory,
-};
+use rehal_hal::DeviceGroup;
+use rehal_jobs::TemporaryDirectory;
+use rehal_judge::Clock;
+use rehal_kernels::{DispatchFile, DispatchFiles, Kernel, KernelOptions, Kernels, Roofs};
+use rehal_replay::{Replay, ReplayOptions, Slice, SliceOptions, SliceSet, SlicedRead};
 use serde::Serialize;
 
 use super::commands::{Command, Place};

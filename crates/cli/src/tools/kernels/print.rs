@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_base::plural;
-use rehal_judge::{Clock, time};
-use rehal_session::{Interval, Kernel, KernelBinding, KernelProcessor, KernelScaling, Kernels, Roofs};
+use rehal_judge::{Clock, Interval, time};
+use rehal_kernels::{Kernel, KernelBinding, KernelProcessor, KernelScaling, Kernels, Roofs};
 use serde::{Serialize, Serializer};
 
 use super::commands::Command;

@@ -1,7 +1,7 @@
 //! How near kernels come to the roof of their device: order, columns and fields of the list.
 
 use rehal_judge::time;
-use rehal_session::{BytesSource, Kernel, KernelRoof, Roofs};
+use rehal_kernels::{BytesSource, Kernel, KernelRoof, Roofs};
 use serde::Serialize;
 
 use super::print::{Row, optional};

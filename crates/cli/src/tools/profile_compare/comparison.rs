@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rehal_judge::stats::{self, Interval};
 use rehal_judge::{TimingVerdict, judge_processes};
-use rehal_session::{FunctionTimes, TimedBy};
+use rehal_profile::times::{FunctionTimes, TimedBy};
 use serde::Serialize;
 
 /// Functions that were dispatched more often by the same factor: up to this difference, since a program may

@@ -136,8 +136,8 @@ fn row(comparison: &Comparison, change: &Change, has_counts: bool) -> Vec<String
         format!("{:+.1} to {:+.1} %", (low - 1.0) * 100.0, (high - 1.0) * 100.0)
     });
     let name = match change.timed_by {
-        rehal_session::TimedBy::Host => change.name.clone(),
-        rehal_session::TimedBy::Device => format!("{} (device)", change.name),
+        rehal_profile::times::TimedBy::Host => change.name.clone(),
+        rehal_profile::times::TimedBy::Device => format!("{} (device)", change.name),
     };
     let mut cells = vec![weight(comparison, change.total_ns())];
     if has_counts {
@@ -299,7 +299,7 @@ pub(super) fn csv(comparison: &Comparison) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rehal_session::{FunctionTimes, TimedBy};
+    use rehal_profile::times::{FunctionTimes, TimedBy};
 
     use super::*;
 

@@ -5,9 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rehal::capture::BufferSummary;
 use rehal_base::StatusCode;
-use rehal_session::BufferSummary;
-use rehal_session::activity::{self, Axis, Event, Submission, TrackKind};
+use rehal_profile::{
+    activity,
+    activity::{Axis, Event, Submission, TrackKind},
+};
 use serde::Serialize;
 use serde_json::{Map, Value};
 

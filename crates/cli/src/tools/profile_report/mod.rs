@@ -13,9 +13,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{FileKind, Result};
-use rehal_session::activity::{Activity, TrackKind};
-use rehal_session::hal::OptionSet;
-use rehal_session::{ProfileFile, drivers, function_costs};
+use rehal_devices::{ProfileFile, drivers};
+use rehal_hal::OptionSet;
+use rehal_kernels::function_costs;
+use rehal_profile::activity::{Activity, TrackKind};
 
 use self::data::{Buffers, Page, Session};
 use super::info;

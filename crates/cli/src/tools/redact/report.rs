@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use rehal_session::{DataKind, NameKind, RedactedContent, RedactedRange, Redaction, UnknownType};
+use rehal_edit::{RedactedContent, RedactedRange, Redaction, UnknownType};
+use rehal_replay::{DataKind, NameKind};
 use serde::Serialize;
 
 use crate::output::escaped;

@@ -9,11 +9,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
+use rehal_devices::CrashReports;
+use rehal_edit::{ReduceHost, ReduceProgress, SlicedDispatch, WrongResult};
+use rehal_jobs::{Job, JobEnd, JobLimits, JobOutcome, KeptOutput};
 use rehal_judge::stats;
-use rehal_session::{
-    CrashReports, Job, JobEnd, JobLimits, JobOutcome, KeptOutput, ReduceHost, ReduceProgress, SlicedDispatch,
-    WrongResult,
-};
 use serde::Deserialize;
 
 use super::child::{self, Answer, Libraries, Request, Work};

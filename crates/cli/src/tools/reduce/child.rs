@@ -8,12 +8,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rehal::capture::CaptureFile;
 use rehal_base::{Context, Error, Result, StatusCode, glob};
-use rehal_session::{
-    CalledFunction, CaptureFile, Clock, Code, CompilerOptions, CrashReports, Cut, ExecutableNames,
-    KernelLibrary, KernelOptions, Kernels, Ledger, Observer, Operation, Outcome, Replay, SliceOptions,
-    SlicedDispatch, Substitution, Verification, VerifyOptions, Worker, WrongResult, build_kernel,
-    has_wrong_result, substitute_sources, verify_against, verify_lockstep, wrong_result,
+use rehal_build::{CompilerOptions, KernelLibrary, build_kernel, substitute_sources};
+use rehal_devices::CrashReports;
+use rehal_edit::{SlicedDispatch, WrongResult, has_wrong_result, wrong_result};
+use rehal_jobs::Worker;
+use rehal_judge::{Clock, Ledger, Outcome, Verification, VerifyOptions, verify_against, verify_lockstep};
+use rehal_kernels::{KernelOptions, Kernels};
+use rehal_replay::{
+    CalledFunction, Code, Cut, ExecutableNames, Observer, Operation, Replay, SliceOptions, Substitution,
 };
 use serde::{Deserialize, Serialize};
 
@@ -267,7 +271,7 @@ fn times(replay: &Replay, function: Option<String>, reports: &mut CrashReports) 
         if let Some(function) = &function {
             let kernels = Kernels::timed(replay, &KernelOptions::default())?;
             is_of_host.set(is_of_host.get() || kernels.times == Some(Clock::Wall));
-            let mean = |it: &rehal_session::Kernel| it.time_ns.unwrap_or(0) as f64 / it.count.max(1) as f64;
+            let mean = |it: &rehal_kernels::Kernel| it.time_ns.unwrap_or(0) as f64 / it.count.max(1) as f64;
             // A candidate may lack them.
             let matching = kernels.kernels.iter().filter(|it| glob::matches(function, &it.name));
             return Ok(matching.map(mean).fold(0.0, f64::max));

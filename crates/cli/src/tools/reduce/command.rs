@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
 use rehal_base::{Error, Result};
-use rehal_session::Job;
+use rehal_jobs::Job;
 
 use crate::kernel_recording;
 
@@ -117,7 +117,7 @@ fn is_shell_syntax(text: &str) -> bool {
 mod tests {
     use std::ops::ControlFlow;
 
-    use rehal_session::{LocalRunner, Runner};
+    use rehal_jobs::{LocalRunner, Runner};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rehal_base::plural;
-use rehal_session::{ReduceProgress, ReduceSize, ReduceStop, Reduction};
+use rehal_edit::{ReduceProgress, ReduceSize, ReduceStop, Reduction};
 use serde::Serialize;
 
 use crate::report::Report;

@@ -4,11 +4,12 @@
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
 
+use rehal::program::{Function, Program, input_of_bytes};
 use rehal_base::{Context, Error, Range, Result};
-use rehal_session::{
-    Asker, Function, MappedValue, Program, TensorType, Value, ValueKind, Worker, input_of_bytes,
-    type_of_value,
-};
+use rehal_devices::{MappedValue, type_of_value};
+use rehal_jobs::{Asker, Worker};
+use rehal_values::TensorType;
+use rehal_vm::{Value, ValueKind};
 use serde::{Deserialize, Serialize};
 
 use crate::report::FailureError;

@@ -1,7 +1,8 @@
 //! Points that another process chooses.
 
 use rehal_base::{Error, Result};
-use rehal_session::{Asker, Sampler, SearchAxis, SearchPoint, SearchSpace, Trial, Worker};
+use rehal_build::{Sampler, SearchAxis, SearchPoint, SearchSpace, Trial};
+use rehal_jobs::{Asker, Worker};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

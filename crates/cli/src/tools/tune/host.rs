@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rehal_base::{Context, Error, Result, StatusCode};
-use rehal_judge::Pulse;
-use rehal_session::{
-    BaseKind, BuiltPoint, CalledFunction, Compiler, CompilerOptions, KernelLibrary, Measured,
-    NeededWorkgroups, PointSource, Replacement, SearchEffort, SearchHost, SearchSpace, Selector,
-    Substitution, Trial, TrialOutcome, build_kernel, check_kernel_flags, substitute_sources,
+use rehal_build::{
+    BaseKind, BuiltPoint, Compiler, CompilerOptions, KernelLibrary, Measured, PointSource, SearchEffort,
+    SearchHost, SearchSpace, Trial, TrialOutcome, build_kernel, check_kernel_flags, substitute_sources,
 };
+use rehal_hal::NeededWorkgroups;
+use rehal_judge::Pulse;
+use rehal_replay::{CalledFunction, Replacement, Selector, Substitution};
 use serde_json::{Map, Value};
 
 use super::print;

@@ -4,14 +4,14 @@ use std::fmt::Write;
 use std::path::Path;
 
 use rehal_base::plural;
-use rehal_session::{Measured, SearchResult, SearchStop, Trial, TrialOutcome};
+use rehal_build::{Measured, SearchResult, SearchStop, Trial, TrialOutcome};
+use rehal_judge::time;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::output::escaped;
 use crate::report::Report;
 use crate::table::{Column, Layout, Table};
-use rehal_judge::time;
 
 /// The exit status if the best is slower than the captured kernel.
 pub(super) const SLOWER: u8 = 3;

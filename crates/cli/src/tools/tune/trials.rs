@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, plural};
-use rehal_session::Trial;
+use rehal_build::Trial;
 use serde::Serialize;
 use serde_json::Value;
 

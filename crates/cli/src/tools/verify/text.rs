@@ -1,6 +1,6 @@
 //! The report as text.
 
-use rehal_session::{
+use rehal_judge::{
     Difference, ElementDifferences, Histogram, NumberSummary, OutOfBoundsWrite, Outcome, Place,
     RoundedFunction, RoundingError, TypeSource, Verification,
 };

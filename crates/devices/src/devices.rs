@@ -1,0 +1,335 @@
+use std::num::NonZero;
+
+use rehal_base::{Context, Error, FileKind, Result, nearest, plural};
+use rehal_hal::{
+    CommonOptions, CompilerTarget, DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet, ParameterGroup,
+};
+use rehal_local::executable::Plugins;
+use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalTaskDriver, LocalTaskOptions, TopologyOptions};
+use rehal_replay::Plan;
+
+use crate::NamedPath;
+
+#[cfg(feature = "vulkan")]
+use rehal_vulkan::VulkanDriver;
+
+/// The parameters of the drivers of this build, which set options of these and of their devices.
+pub const DRIVER_PARAMETERS: &[ParameterGroup] = &[
+    rehal_local::PARAMETERS,
+    #[cfg(feature = "vulkan")]
+    rehal_vulkan::PARAMETERS,
+];
+
+/// All drivers of the reference, including those missing from this build, with their defaults.
+pub fn drivers() -> DriverRegistry {
+    drivers_with(&OptionSet::default())
+}
+
+/// All drivers of the reference, with their options in this set.
+#[cfg_attr(not(feature = "vulkan"), expect(unused_variables, reason = "drivers of CPUs have no options"))]
+pub fn drivers_with(options: &OptionSet) -> DriverRegistry {
+    let drivers = [
+        Driver::new(LocalSyncDriver),
+        Driver::new(LocalTaskDriver),
+        #[cfg(feature = "vulkan")]
+        Driver::new(VulkanDriver::new(options.get())),
+    ];
+    let missing = ABSENT.iter().filter_map(|it| Some(Driver::missing(it.name, it.description?)));
+    let mut registry = DriverRegistry::default();
+    for driver in missing.chain(drivers) {
+        registry.register(driver).expect("each name is registered once");
+    }
+    registry
+}
+
+/// A driver that this build does not have.
+struct Absent {
+    name: &'static str,
+    /// What the names of its formats begin with.
+    format: &'static str,
+    /// If the reference lists it.
+    description: Option<&'static str>,
+    /// How programs are compiled for it.
+    compiler: Option<CompilerTarget>,
+}
+
+/// The drivers of known formats that this build does not have. The formats of `amdgpu` are the names of
+/// architectures.
+const ABSENT: &[Absent] = &[
+    Absent {
+        name: "cuda",
+        format: "cuda-",
+        description: Some("NVIDIA GPUs, through the CUDA driver"),
+        compiler: Some(gpu_target("cuda", "--iree-cuda-target")),
+    },
+    Absent {
+        name: "hip",
+        format: "rocm-",
+        description: Some("AMD GPUs, through HIP"),
+        compiler: Some(CompilerTarget { chips: HIP_CHIPS, ..gpu_target("hip", "--iree-rocm-target") }),
+    },
+    #[cfg(not(feature = "vulkan"))]
+    Absent {
+        name: "vulkan",
+        format: "vulkan-",
+        description: Some("Vulkan 1.2 or later"),
+        compiler: Some(gpu_target("vulkan", "--iree-vulkan-target")),
+    },
+    Absent { name: "amdgpu", format: "gfx", description: None, compiler: None },
+    Absent { name: "metal", format: "metal-", description: None, compiler: None },
+    Absent { name: "webgpu", format: "webgpu-", description: None, compiler: None },
+];
+
+/// What release 3.13 of the compiler takes; it has no default.
+const HIP_CHIPS: &[&str] = &[
+    "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1103", "gfx1150", "gfx1151", "gfx1200",
+    "gfx1201", "gfx1250", "mi100", "mi210", "mi250", "mi300a", "mi300x", "mi308x", "mi325x", "mi350x",
+    "mi355x",
+];
+
+/// How programs are compiled for GPUs that the compiler calls `name`.
+const fn gpu_target(name: &'static str, chip_flag: &'static str) -> CompilerTarget {
+    CompilerTarget { name, device: name, flags: "", chip_flag, own_chip: None, chips: &[] }
+}
+
+/// How programs are compiled for the drivers of this build, and for those that it does not have, each by its
+/// short name.
+pub fn compiler_targets() -> Vec<CompilerTarget> {
+    let registry = drivers();
+    let own = registry.drivers().iter().filter_map(|driver| driver.backend().compiler_target());
+    let mut targets: Vec<CompilerTarget> = Vec::new();
+    for target in own.chain(ABSENT.iter().filter_map(|it| it.compiler)) {
+        if targets.iter().all(|it| it.name != target.name) {
+            targets.push(target);
+        }
+    }
+    targets
+}
+
+/// The name of the driver that runs executables of the format of this name: the default one if it does, and
+/// perhaps one that this build does not have. Fails if it cannot run them on this machine, which it says.
+///
+/// ```
+/// use rehal_devices::{driver_of_format, drivers};
+///
+/// let registry = drivers();
+/// let name = |format| driver_of_format(&registry, format).unwrap();
+/// assert_eq!(name("vulkan-spirv-fb"), Some("vulkan"));
+/// assert_eq!(name("vmvx-bytecode-fb"), Some("local-task"));
+/// assert_eq!(name("webgpu-wgsl-fb"), Some("webgpu"));
+/// assert_eq!(name("beads"), None);
+/// assert!(driver_of_format(&registry, "embedded-elf-riscv_32").is_err());
+/// ```
+pub fn driver_of_format<'r>(registry: &'r DriverRegistry, format: &str) -> Result<Option<&'r str>> {
+    match first_driver(registry, |driver| driver.has_format(format)) {
+        Some(driver) => driver.backend().check_format(format).map(|()| Some(driver.name())),
+        None => Ok(ABSENT.iter().find(|it| format.starts_with(it.format)).map(|it| it.name)),
+    }
+}
+
+/// The driver that runs executables in files of this kind: the default one if it does.
+pub fn driver_of_files(registry: &DriverRegistry, kind: FileKind) -> Option<&Driver> {
+    first_driver(registry, |driver| driver.has_files_of(kind))
+}
+
+/// The default driver if it is accepted, or the first one that is.
+fn first_driver(registry: &DriverRegistry, accepts: impl Fn(&Driver) -> bool) -> Option<&Driver> {
+    let default = registry.find(LOCAL_TASK).ok().filter(|driver| accepts(driver));
+    default.or_else(|| registry.drivers().iter().find(|driver| accepts(driver)))
+}
+
+/// The driver of this name, which may be unavailable. If it does not exist, the error suggests a similar
+/// name.
+pub fn find_driver<'r>(registry: &'r DriverRegistry, name: &str) -> Result<&'r Driver> {
+    registry.find(name).advise(|| {
+        let works = registry.drivers().iter().filter(|driver| driver.availability().is_ok());
+        let meant = nearest(name, works.map(Driver::name));
+        let meant = meant.map(|driver| format!("did you mean '{driver}'? ")).unwrap_or_default();
+        format!("{meant}{}", registry.available())
+    })
+}
+
+/// A device of this machine, not opened yet.
+#[derive(Clone)]
+pub struct DeviceSpec {
+    uri: String,
+    driver: Driver,
+    path: String,
+    /// The URI's parameters, which override the options of the driver for this device.
+    params: Vec<(String, String)>,
+}
+
+impl DeviceSpec {
+    /// The device with this URI: `driver` for its default device, or `driver://which` with a path, an
+    /// identifier or an index; with `?key=value&key=value`, parameters of this device alone, which override
+    /// [`DeviceOptions::drivers`].
+    ///
+    /// ```
+    /// use rehal_devices::DeviceSpec;
+    /// use rehal_base::StatusCode;
+    ///
+    /// assert_eq!(DeviceSpec::find("local-sync")?.uri(), "local-sync");
+    /// let error = DeviceSpec::find("cuda").err().unwrap();
+    /// assert_eq!(error.code(), StatusCode::Unimplemented);
+    /// # Ok::<_, rehal_base::Error>(())
+    /// ```
+    pub fn find(uri: &str) -> Result<Self> {
+        Self::find_in(&drivers(), uri)
+    }
+
+    /// Like [`DeviceSpec::find`], with the program's own drivers.
+    pub fn find_in(registry: &DriverRegistry, text: &str) -> Result<Self> {
+        let uri = DeviceUri::parse(text)?;
+        let driver = find_driver(registry, uri.driver)?;
+        driver.availability().advise(|| registry.available())?;
+        driver.configure(OptionSet::default(), &uri.params)?;
+        let params = uri.params.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        Ok(Self { uri: text.into(), driver: driver.clone(), path: driver.resolve(uri.path)?, params })
+    }
+
+    /// The name of its driver.
+    pub fn driver_name(&self) -> &str {
+        self.driver.name()
+    }
+
+    /// Whether executables of the format of this name are for its driver.
+    pub fn has_format(&self, format: &str) -> bool {
+        self.driver.has_format(format)
+    }
+
+    /// The URI by which it was found.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+
+    /// The threads that the device starts with its URI's parameters, as text, if they are others than with
+    /// `options` alone.
+    pub fn own_workers(&self, options: &OptionSet) -> Result<Option<String>> {
+        let workers = |options: &OptionSet| self.driver.backend().describe_workers(options).transpose();
+        let own = workers(&self.configured(options.clone())?)?;
+        Ok(own.filter(|own| workers(options).ok().flatten().as_ref() != Some(own)))
+    }
+
+    /// The options of drivers with its own parameters.
+    fn configured(&self, options: OptionSet) -> Result<OptionSet> {
+        self.driver.configure(options, &self.params)
+    }
+}
+
+/// The default device of `local-task`, as in the reference.
+impl Default for DeviceSpec {
+    fn default() -> Self {
+        Self {
+            uri: LOCAL_TASK.into(),
+            driver: Driver::new(LocalTaskDriver),
+            path: String::new(),
+            params: Vec::new(),
+        }
+    }
+}
+
+/// The devices to open.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct DeviceOptions {
+    /// The devices, in the order of the program or capture. Default: one [`DeviceSpec::default`].
+    pub devices: Vec<DeviceSpec>,
+    /// The options with which drivers create their devices, by type, including those of the program's own
+    /// drivers. Default: none, so that each driver uses its defaults.
+    pub drivers: OptionSet,
+    plugins: Vec<NamedPath>,
+}
+
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        Self { devices: vec![DeviceSpec::default()], drivers: OptionSet::default(), plugins: Vec::new() }
+    }
+}
+
+impl DeviceOptions {
+    /// These devices.
+    pub fn for_devices(devices: Vec<DeviceSpec>) -> Self {
+        Self { devices, ..Self::default() }
+    }
+
+    /// For a plan: as many devices like `device` as its capture uses.
+    pub fn for_plan(plan: &Plan, device: DeviceSpec) -> Self {
+        Self::for_devices(vec![device; plan.device_count()])
+    }
+
+    /// Adds a library that resolves imports of executables; later ones have precedence.
+    ///
+    /// # Safety
+    ///
+    /// The library's code runs in this process, with its privileges: the caller trusts it as its own.
+    #[allow(unsafe_code, reason = "trust boundary of native code, forwarded to the caller")]
+    pub unsafe fn add_plugin(&mut self, path: impl Into<NamedPath>) {
+        self.plugins.push(path.into());
+    }
+
+    /// Refuses kernels that compute wrong results on a device: see
+    /// [`CommonOptions::refuses_wrong_results`].
+    pub fn refuse_wrong_results(&mut self) {
+        self.drivers.update(|common: &mut CommonOptions| common.refuses_wrong_results = true);
+    }
+
+    /// Keeps the buffers of devices apart: see [`CommonOptions::guards_buffers`].
+    pub fn guard_buffers(&mut self) {
+        self.drivers.update(|common: &mut CommonOptions| common.guards_buffers = true);
+    }
+
+    /// The same devices with this number of workers each, on cores of their own. Fails unless they are of
+    /// `local-task`, their URIs leave the number of workers open, and the process may use as many CPUs.
+    pub fn with_workers(&self, count: usize) -> Result<Self> {
+        let cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+        if count > cpus {
+            let message = format!("{count} workers: this process may use {}", plural(cpus as u64, "CPU"));
+            return Err(Error::out_of_range(message).advise("choose no more workers than CPUs"));
+        }
+        let mut options = self.clone();
+        options.drivers.update(|task: &mut LocalTaskOptions| {
+            (task.workers, task.topology) = (None, None);
+            task.selection = TopologyOptions::default();
+            task.selection.max_workers = count;
+        });
+        for device in &options.devices {
+            if device.driver_name() != LOCAL_TASK {
+                let message = format!("device '{}' has no workers whose number can be chosen", device.uri);
+                return Err(Error::unimplemented(message).advise(format!("choose a device of {LOCAL_TASK}")));
+            }
+            if let Some(workers) = device.own_workers(&options.drivers)? {
+                let message =
+                    format!("the parameters of device '{}' choose its workers: {workers}", device.uri);
+                return Err(Error::invalid_argument(message).advise("leave them out"));
+            }
+        }
+        Ok(options)
+    }
+
+    /// Opens the devices.
+    pub fn open(&self) -> Result<DeviceGroup> {
+        let options = self.with_plugins()?;
+        let mut opened = Vec::new();
+        for device in &self.devices {
+            let options = device.configured(options.clone());
+            let created = options.and_then(|it| device.driver.create_device_in(&device.path, &it, &opened));
+            opened.push(created.context(|| format!("device '{}'", device.uri))?);
+        }
+        DeviceGroup::new(opened)
+    }
+
+    /// The options of drivers, with plugins loaded.
+    fn with_plugins(&self) -> Result<OptionSet> {
+        let mut plugins: Plugins = self.drivers.get();
+        for path in &self.plugins {
+            load_plugin(&mut plugins, path).context(|| path.place())?;
+        }
+        Ok(self.drivers.clone().with(plugins))
+    }
+}
+
+#[allow(unsafe_code, reason = "trust boundary of native code")]
+fn load_plugin(plugins: &mut Plugins, path: &NamedPath) -> Result<()> {
+    // SAFETY: paths come only from `add_plugin`, whose caller vouches for the library.
+    unsafe { plugins.load(path.path().as_os_str()) }
+}

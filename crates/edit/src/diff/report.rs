@@ -1,0 +1,340 @@
+use std::fmt::{self, Debug, Formatter};
+use std::sync::Arc;
+
+use rehal_base::{ElementType, Range};
+use rehal_capture::{Tear, Version};
+use rehal_judge::ElementDifferences;
+
+use super::ObjectKind;
+use super::fields::Name;
+
+/// Options for comparing captures.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DiffOptions {
+    /// The type of the elements of data that the host writes or uploads; bytes if unknown. Default: unknown.
+    pub element_type: Option<ElementType>,
+    /// Maximum number of elements to keep of each difference of data. Default: 8.
+    pub max_elements: usize,
+}
+
+impl Default for DiffOptions {
+    fn default() -> Self {
+        Self { element_type: None, max_elements: 8 }
+    }
+}
+
+/// What differs between two captures.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CaptureDiff {
+    /// The first capture.
+    pub before: DiffedCapture,
+    /// The second capture.
+    pub after: DiffedCapture,
+    /// Scopes that are not entered as often in both, by path.
+    pub scopes: Vec<ScopeChange>,
+    /// Executables that differ, in the order in which they are prepared.
+    pub executables: Vec<ExecutableChange>,
+    /// Other operations that differ: the same changes are folded into one, in the order of the first of each.
+    pub operations: Vec<OperationChange>,
+    /// Number of operations that are the same at the same place.
+    pub same_count: u64,
+    /// What could not be compared, as sentences; not a difference.
+    pub undetermined: Vec<String>,
+    /// Number of differences of which only the count is kept, to bound the memory.
+    pub omitted_count: u64,
+}
+
+/// One of two captures.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DiffedCapture {
+    /// The format version.
+    pub version: Version,
+    /// Number of records.
+    pub record_count: u64,
+    /// Number of operations that are compared.
+    pub operation_count: u64,
+    /// Whether it was closed.
+    pub is_closed: bool,
+    /// Where it is truncated: it is compared up to there.
+    pub tear: Option<Tear>,
+    /// Number of objects that are created, by kind.
+    pub objects: Vec<(ObjectKind, u64)>,
+    /// Bytes of the buffers that are created.
+    pub buffer_bytes: u64,
+    /// Number of operations that cannot be replayed, which are compared by name only.
+    pub opaque_count: u64,
+}
+
+/// The names of nested scopes. Paths share what they have in common: captures may have hundreds of thousands
+/// of nested scopes.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct ScopePath(pub(super) Option<Arc<ScopeName>>);
+
+/// A scope within others.
+#[derive(PartialEq, Eq)]
+pub(super) struct ScopeName {
+    pub outer: ScopePath,
+    name: Box<[u8]>,
+}
+
+impl ScopePath {
+    /// The names, outermost first.
+    pub fn names(&self) -> Vec<&[u8]> {
+        let mut names: Vec<_> = self.scopes().map(|it| &*it.name).collect();
+        names.reverse();
+        names
+    }
+
+    /// Whether it is outside of all scopes.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// A scope in this one.
+    pub(super) fn inner(&self, name: &[u8]) -> Self {
+        Self(Some(Arc::new(ScopeName { outer: self.clone(), name: name.into() })))
+    }
+
+    /// The scopes, innermost first.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = &Arc<ScopeName>> {
+        std::iter::successors(self.0.as_ref(), |it| it.outer.0.as_ref())
+    }
+}
+
+impl Debug for ScopePath {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.names().iter().map(|name| name.escape_ascii().to_string())).finish()
+    }
+}
+
+/// A scope that is not entered as often in both captures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScopeChange {
+    /// The enclosing scopes and the scope itself.
+    pub path: ScopePath,
+    /// Number of times that the first capture enters it.
+    pub before: u64,
+    /// Number of times that the second capture enters it.
+    pub after: u64,
+}
+
+/// Whether something is in the first capture only, in the second only, or in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChangeKind {
+    /// In the first capture only.
+    Removed,
+    /// In the second capture only.
+    Inserted,
+    /// In both, with differences.
+    Changed,
+    /// In both, at different places.
+    Moved,
+}
+
+impl ChangeKind {
+    /// Its name, such as `removed`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Removed => "removed",
+            Self::Inserted => "inserted",
+            Self::Changed => "changed",
+            Self::Moved => "moved",
+        }
+    }
+}
+
+/// The same change of one or more operations.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct OperationChange {
+    /// What happened to them.
+    pub kind: ChangeKind,
+    /// The operation's name in captures, such as `command_buffer.dispatch`; `scope` for a whole scope that
+    /// was removed or inserted.
+    pub operation: &'static str,
+    /// The function, the scope or the path that it names; empty if it names none.
+    pub subject: Vec<u8>,
+    /// The scopes that it is in.
+    pub scope: ScopePath,
+    /// The fields that differ, in the order of the operation; empty unless it is changed or moved.
+    pub fields: Vec<FieldName>,
+    /// Number of operations with these fields changed; of scopes that were removed or inserted.
+    pub count: u64,
+    /// The operations; fewer than `count` if differences were omitted.
+    pub occurrences: Vec<Occurrence>,
+}
+
+/// An operation that differs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Occurrence {
+    /// The ordinal of its record in the first capture.
+    pub before: Option<u64>,
+    /// The ordinal of its record in the second capture.
+    pub after: Option<u64>,
+    /// Number of operations: more than 1 for a scope.
+    pub operation_count: u64,
+    /// What differs, in the order of [`OperationChange::fields`].
+    pub changes: Box<[FieldChange]>,
+}
+
+/// The name of a field, such as `binding 1 offset`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FieldName(pub(super) Name);
+
+impl fmt::Display for FieldName {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Name { base, index, part } = self.0;
+        f.write_str(base)?;
+        if let Some(index) = index {
+            write!(f, " {index}")?;
+        }
+        if part.is_empty() { Ok(()) } else { write!(f, " {part}") }
+    }
+}
+
+/// A field that differs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FieldChange {
+    /// Its name.
+    pub name: FieldName,
+    /// Its value in the first capture; `None` if it is missing there.
+    pub before: Option<FieldValue>,
+    /// Its value in the second capture; `None` if it is missing there.
+    pub after: Option<FieldValue>,
+    /// How the data differs, for data.
+    pub data: Option<Box<DataDifference>>,
+}
+
+/// A value of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FieldValue {
+    /// A number.
+    Number(u64),
+    /// Three numbers: x, y and z.
+    Triple([u32; 3]),
+    /// A name, or the names of flags.
+    Text(Box<str>),
+    /// An object, by its id in its capture, and the record that creates it.
+    Object {
+        /// The kind of the object.
+        kind: ObjectKind,
+        /// Its id.
+        id: u64,
+        /// The ordinal of the record that creates it.
+        record: Option<u64>,
+    },
+    /// Data, by its length in bytes and the first 16 bytes of its BLAKE3.
+    Data {
+        /// Number of bytes.
+        length: u64,
+        /// The digest.
+        digest: [u8; 16],
+    },
+}
+
+impl fmt::Display for FieldValue {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(u64::MAX) => f.write_str("all"),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Triple([x, y, z]) => write!(f, "{x}x{y}x{z}"),
+            Self::Text(text) => f.write_str(text),
+            Self::Object { kind, id, .. } => write!(f, "{} {id}", kind.name()),
+            Self::Data { length, .. } => write!(f, "{length} bytes"),
+        }
+    }
+}
+
+/// How two byte strings differ.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct DataDifference {
+    /// Number of bytes that differ, among those that both have.
+    pub different_bytes: u64,
+    /// Number of ranges of consecutive bytes that differ.
+    pub range_count: u64,
+    /// The first of these ranges.
+    pub ranges: Vec<Range>,
+    /// The elements that differ; `None` if their type is unknown.
+    pub elements: Option<ElementDifferences>,
+}
+
+/// An executable that differs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ExecutableChange {
+    /// What happened to it.
+    pub kind: ChangeKind,
+    /// The executable of the first capture.
+    pub before: Option<DiffedExecutable>,
+    /// The executable of the second capture.
+    pub after: Option<DiffedExecutable>,
+    /// What differs, except for its code.
+    pub changes: Vec<FieldChange>,
+    /// The functions that differ, those of the first capture first.
+    pub functions: Vec<FunctionChange>,
+    /// Why it is unknown whether the code of other functions differs; `None` if it is known.
+    pub undetermined: Option<&'static str>,
+}
+
+/// An executable of one of two captures.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DiffedExecutable {
+    /// Its id in the capture.
+    pub id: u64,
+    /// The ordinal of its record.
+    pub record: u64,
+    /// Its format, such as `embedded-elf-x86_64`.
+    pub format: Vec<u8>,
+    /// Size of its code in bytes.
+    pub code_bytes: u64,
+    /// The first 16 bytes of the BLAKE3 of its code.
+    pub digest: [u8; 16],
+    /// The names of its functions; empty names if they are unknown.
+    pub functions: Vec<Vec<u8>>,
+}
+
+/// A function that differs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FunctionChange {
+    /// What happened to it.
+    pub kind: ChangeKind,
+    /// Its name; empty if it is unknown.
+    pub name: Vec<u8>,
+    /// Its ordinal, in the first capture if it is there.
+    pub ordinal: u32,
+    /// What differs in its signature.
+    pub changes: Vec<FieldChange>,
+    /// Whether its code, or constants and functions that it refers to, differ; `None` if that is unknown.
+    pub is_code_changed: Option<bool>,
+}
+
+impl CaptureDiff {
+    /// Whether nothing differs.
+    pub fn is_same(&self) -> bool {
+        self.scopes.is_empty()
+            && self.executables.is_empty()
+            && self.operations.is_empty()
+            && self.omitted_count == 0
+    }
+
+    /// Number of operations with this kind of change, executables included.
+    pub fn count(&self, kind: ChangeKind) -> u64 {
+        let executables = self.executables.iter().filter(|it| it.kind == kind).count() as u64;
+        let operations = self.operations.iter().filter(|it| it.kind == kind);
+        let count = |it: &OperationChange| -> u64 {
+            let kept: u64 = it.occurrences.iter().map(|it| it.operation_count).sum();
+            kept + (it.count - it.occurrences.len() as u64)
+        };
+        executables + operations.map(count).sum::<u64>()
+    }
+}

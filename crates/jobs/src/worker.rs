@@ -1,0 +1,95 @@
+//! The other end of a job: the process that performs it.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a worker says, as a line. After all lines, it says its exit status, as a byte.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Message {
+    Milestone,
+    Question(Value),
+    Answer(Value),
+}
+
+/// A process that performs a job of this program.
+#[derive(Debug)]
+pub struct Worker {
+    request: Value,
+    channel: UnixStream,
+}
+
+impl Worker {
+    /// The first argument of a worker's process.
+    pub const VERB: &'static str = "worker";
+
+    /// Takes the request of this process from its standard input, which is empty afterwards. Fails if this is
+    /// not a worker's process.
+    pub fn from_stdin() -> io::Result<Self> {
+        let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let mut line = String::new();
+        BufReader::new(&channel).read_line(&mut line)?;
+        let request = serde_json::from_str(&line)?;
+        // A kernel must not find it.
+        rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+        Ok(Self { request, channel })
+    }
+
+    /// What it is asked for.
+    pub fn request<T: DeserializeOwned>(&self) -> io::Result<T> {
+        Ok(T::deserialize(&self.request)?)
+    }
+
+    /// Says that the limit until the milestone no longer applies.
+    pub fn reach_milestone(&self) -> io::Result<()> {
+        self.say(&Message::Milestone)
+    }
+
+    /// Sends its answer. If it sends several, the last one counts.
+    pub fn answer(&self, answer: &impl Serialize) -> io::Result<()> {
+        self.say(&Message::Answer(serde_json::to_value(answer)?))
+    }
+
+    /// Where it writes the exit status with which it is about to end, as a byte, after its answer.
+    pub fn exit_status(&self) -> io::Result<OwnedFd> {
+        self.channel.as_fd().try_clone_to_owned()
+    }
+
+    /// What asks the process that started it.
+    pub fn asker(&self) -> io::Result<Asker> {
+        Ok(Asker { channel: self.channel.try_clone()? })
+    }
+
+    fn say(&self, message: &Message) -> io::Result<()> {
+        say(&self.channel, message)
+    }
+}
+
+/// Asks the process that started a worker: see [`Runner::converse`](crate::Runner::converse).
+#[derive(Debug)]
+pub struct Asker {
+    channel: UnixStream,
+}
+
+impl Asker {
+    /// Asks, and waits for the answer.
+    pub fn ask<T: DeserializeOwned>(&mut self, question: &impl Serialize) -> io::Result<T> {
+        say(&self.channel, &Message::Question(serde_json::to_value(question)?))?;
+        let mut line = String::new();
+        // An answer is all that is sent after a question.
+        if BufReader::new(&self.channel).read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+fn say(mut channel: &UnixStream, message: &Message) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    channel.write_all(&line)
+}

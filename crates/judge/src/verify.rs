@@ -1,0 +1,371 @@
+//! Verification: a replay compared with a ledger, or with another replay.
+//!
+//! - `against.rs` compares with a ledger. A first run screens: after each dispatch, it compares what should
+//!   have changed, and the rest once for each submission. If it suspects something, a second run compares
+//!   everything after each dispatch, so that a false alarm costs time only. `verify_elements` compares in
+//!   lockstep if a ledger has only digests of what differs.
+//! - `lockstep.rs` runs two replays of one plan on two threads. The expected side sends what a dispatch wrote
+//!   and waits for the answer, so neither side is ahead by more than one dispatch. `matching.rs` pairs the
+//!   dispatches of two captures of one program, which are then compared in the same way.
+//! - `judge.rs` has the verdict on a range for both: elements if the expected bytes are known, else digests
+//!   of pieces. Bytes that only the verified side changed are compared with their contents before.
+//! - `watch.rs` is lockstep with itself: the sides fill new memory differently, by buffer and offset, so that
+//!   any difference results from unwritten bytes. Redzones around buffers (`ReplayOptions::redzone_bytes`)
+//!   are compared before and after each dispatch.
+//! - `rounding.rs` measures what rounding explains where a dispatch of lockstep differs and no tolerance
+//!   applies: the expected side waits for the verdict, and runs the dispatch again with other inputs.
+//!
+//! Tolerated differences are replaced by the expected bytes: each dispatch is judged on the expected inputs,
+//! otherwise tolerated errors would add up. Both sides fill new memory with bytes that are not zero, since a
+//! wrong kernel most often writes zeros. A tolerance without expected bytes, a truncated capture and a replay
+//! with nothing to compare are inconclusive, never the same.
+
+mod against;
+mod judge;
+mod lockstep;
+mod matching;
+mod rounding;
+mod watch;
+
+pub(crate) use judge::{Evidence, Judge, Known, Target, Verdict};
+
+pub use against::{verify_against, verify_elements};
+pub(crate) use lockstep::{NewMemory, run as run_lockstep};
+pub use lockstep::{verify_captures, verify_lockstep};
+pub use rounding::RoundingError;
+pub(crate) use rounding::{NudgedRun, Rounding};
+pub use watch::{OutOfBoundsWrite, REDZONE_BYTES, watch_memory};
+
+use rehal_base::{ElementType, Range, Remedy};
+use rehal_replay::{HostRead, Observer, Operation};
+use serde::Serialize;
+
+use crate::{ElementDifferences, ElementTypeRule, NumberSummary, Pulse, Tolerance};
+
+/// Options of a verification.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct VerifyOptions {
+    /// How much numbers may differ; the last one that matches counts.
+    pub tolerances: Vec<Tolerance>,
+    /// The element types of what functions write and the program reads; the last rule that matches counts. A
+    /// ledger has types of its own, which count if no rule matches. Elements without a type are shown with
+    /// the only type in the name of the function, if whole ones fit into the binding; tolerances do not apply
+    /// to them.
+    pub element_types: Vec<ElementTypeRule>,
+    /// Whether it is measured what rounding explains, if floating-point results of a dispatch differ that no
+    /// tolerance applies to. Otherwise they must be the same, as must those of host reads, and of a ledger.
+    pub measures_rounding: bool,
+    /// Whether to go on after a difference.
+    pub keep_going: bool,
+    /// Maximum number of elements in a [`Difference`].
+    pub max_elements: usize,
+    /// Maximum number of differences in a [`Verification`].
+    pub max_differences: usize,
+    /// Called after each dispatch and host read. If it ends the verification, the outcome is of what was
+    /// compared, and says so.
+    #[doc(hidden)]
+    pub pulse: Pulse,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> Self {
+        Self {
+            tolerances: Vec::new(),
+            element_types: Vec::new(),
+            measures_rounding: true,
+            keep_going: false,
+            max_elements: 8,
+            max_differences: 100,
+            pulse: Pulse::default(),
+        }
+    }
+}
+
+/// The two sides of [`verify_lockstep`] or [`verify_captures`], of which the first is expected.
+pub struct VerifySides<'r, 'o, 'd> {
+    /// The replay that is trusted.
+    pub expected: &'r rehal_replay::Replay,
+    /// The replay that is verified.
+    pub actual: &'r rehal_replay::Replay,
+    /// More observers of the trusted replay, on a thread of its own.
+    pub expected_observers: &'o mut [&'o mut (dyn Observer + Send)],
+    /// More observers of the verified replay, such as progress, on the calling thread.
+    pub observers: &'o mut [&'d mut dyn Observer],
+}
+
+/// What a verification found.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Verification {
+    /// Number of dispatches that were compared.
+    pub dispatch_count: u64,
+    /// Number of host reads that were compared.
+    pub read_count: u64,
+    /// Number of dispatches and host reads that differ within their tolerance.
+    pub tolerated_count: u64,
+    /// Number of dispatches that differ by no more than rounding explains.
+    pub rounded_count: u64,
+    /// The functions of these dispatches, each once.
+    pub rounding: Vec<RoundedFunction>,
+    /// Number of dispatches and host reads that differ.
+    pub different_count: u64,
+    /// The first differences, in the order of the replay: one for each binding or host read that differs.
+    pub differences: Vec<Difference>,
+    /// Number of differences that are not among the first.
+    pub omitted_differences: u64,
+    /// A second run of the replay, to find all that differs, did not show the differences: they are not
+    /// deterministic.
+    pub is_unreproduced: bool,
+    /// The verified replay ran workgroups in reverse order ([`WorkgroupSchedule::Reversed`]), and one in the
+    /// usual order is the same: workgroups of what differs first race. Set by the caller, which has both
+    /// replays.
+    ///
+    /// [`WorkgroupSchedule::Reversed`]: rehal_hal::WorkgroupSchedule::Reversed
+    pub depends_on_order: bool,
+    /// [`VerifyOptions::pulse`] has ended it.
+    pub is_interrupted: bool,
+    /// Two replays of the verified code, with the same contents of new memory, differ, and these are the
+    /// differences: its workgroups race, or it uses a clock or the like. Set by the caller.
+    pub is_race: bool,
+    /// The functions of the verified code that change static variables. Set by the caller, who can look at
+    /// code.
+    pub static_writes: Vec<StaticWrite>,
+    /// The expected bytes are those of a replay with the captured executables, which agrees with the ledger.
+    pub is_with_captured: bool,
+    /// Length of the longest range that differs and of which only digests of the expected bytes are known; 0
+    /// without one.
+    pub digested_bytes: u64,
+    /// Number of dispatches that wrote outside of their bindings.
+    pub out_of_bounds_write_count: u64,
+    /// The first writes outside of bindings, in the order of the replay.
+    pub out_of_bounds_writes: Vec<OutOfBoundsWrite>,
+    /// Number of writes outside of bindings that are not among the first.
+    pub omitted_out_of_bounds_writes: u64,
+    /// Number of bytes of host reads that were never written, if memory is watched: padding that the program
+    /// ignores, or results that no dispatch computed.
+    pub unwritten_read_bytes: u64,
+    /// The first host read with such bytes.
+    pub first_unwritten_read: Option<Place>,
+    /// The dispatches and host reads of two captures that have no counterpart in the other one.
+    pub unmatched: Vec<Unmatched>,
+    /// Why it cannot be told whether the rest is the same.
+    pub inconclusive: Vec<String>,
+    /// Number of reasons that are not in [`Verification::inconclusive`].
+    pub omitted_reasons: u64,
+    /// The tolerances that nothing was compared with: no function of the capture matches, or those that were
+    /// compared, and host reads, have elements of other types, or of unknown ones.
+    pub unused_tolerances: Vec<Tolerance>,
+    /// The functions that something was tolerated of by an element type that is not stated, each once.
+    pub inferred_types: Vec<InferredType>,
+}
+
+/// A function that changes static variables of its code, which its workgroups share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StaticWrite {
+    /// The name of the function.
+    pub function: String,
+    /// The record of the first dispatch that did.
+    pub record: u32,
+    /// Number of bytes that were others after it.
+    pub changed_bytes: u64,
+}
+
+/// Dispatches of a function, or host reads, that only one of two captures has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Unmatched {
+    /// The name of the function; `None` for host reads.
+    pub function: Option<String>,
+    /// Whether they are those of the capture that is trusted.
+    pub is_expected: bool,
+    /// How many there are.
+    pub count: u64,
+}
+
+/// From where an element type is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TypeSource {
+    /// A rule or the ledger states it; or there is none.
+    Stated,
+    /// The name of the function has it.
+    Name,
+    /// A tolerance that names the function has it.
+    Tolerance,
+}
+
+/// The element type of what a function writes, which is not stated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InferredType {
+    /// The name of the function.
+    pub function: String,
+    /// The type.
+    pub element_type: ElementType,
+    /// From where it is known.
+    pub source: TypeSource,
+}
+
+/// A function whose results differ by no more than rounding explains.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RoundedFunction {
+    /// Its name.
+    pub function: String,
+    /// The type of the elements.
+    pub element_type: ElementType,
+    /// The largest difference, of all of its dispatches.
+    pub error: RoundingError,
+}
+
+/// The outcome of a verification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Everything is the same, within the tolerances and up to rounding.
+    Same,
+    /// Something differs.
+    Different,
+    /// No difference was found, but not everything could be compared.
+    Inconclusive,
+}
+
+impl Verification {
+    /// Whether everything is the same.
+    pub fn outcome(&self) -> Outcome {
+        match (self.different_count + self.out_of_bounds_write_count, self.inconclusive.is_empty()) {
+            (0, true) => Outcome::Same,
+            (0, false) => Outcome::Inconclusive,
+            _ => Outcome::Different,
+        }
+    }
+
+    /// What to do to be told more.
+    pub fn remedy(&self) -> Option<Remedy> {
+        match self.digested_bytes {
+            0 => None,
+            bytes => Some(Remedy::KeepExpectedBytes { bytes }),
+        }
+    }
+
+    /// Adds the counts of another one in which everything is the same.
+    pub(crate) fn add_same(&mut self, other: &Self) {
+        self.dispatch_count += other.dispatch_count;
+        self.read_count += other.read_count;
+        self.tolerated_count += other.tolerated_count;
+        self.rounded_count += other.rounded_count;
+        other.rounding.iter().for_each(|it| self.add_rounding(it.clone()));
+    }
+
+    /// Adds a difference that rounding explains, if it is larger than what is known of the function.
+    pub(crate) fn add_rounding(&mut self, it: RoundedFunction) {
+        match self.rounding.iter_mut().find(|known| known.function == it.function) {
+            Some(known) => known.error = known.error.larger(it.error),
+            None => self.rounding.push(it),
+        }
+    }
+
+    /// Number of dispatches and host reads that were compared.
+    pub fn compared_count(&self) -> u64 {
+        self.dispatch_count + self.read_count
+    }
+}
+
+/// A binding of a dispatch, or a host read, that differs.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Difference {
+    /// The dispatch or host read.
+    pub place: Place,
+    /// The ordinal of the binding; `None` for a host read.
+    pub binding: Option<u32>,
+    /// Other bindings of the same range.
+    pub aliases: Vec<u32>,
+    /// The buffer's id in the capture.
+    pub buffer_id: u64,
+    /// The range of the buffer that is bound or read.
+    pub range: Range,
+    /// From the first to the last byte that is known to differ, in `range`; with digests alone, the pieces
+    /// that differ.
+    pub different: Range,
+    /// From the first to the last of the pieces of which only digests are known, which differ; `None` without
+    /// such pieces.
+    pub digest_bytes: Option<Range>,
+    /// The element type, if it is known.
+    pub element_type: Option<ElementType>,
+    /// From where the element type is known.
+    pub type_source: TypeSource,
+    /// The elements; `None` if none is known to differ, only digests of pieces.
+    pub elements: Option<ElementDifferences>,
+    /// Number of bytes that were written and should not have been: in elements that the expected dispatch
+    /// does not change, or in units of 16 bytes if their type or the expected changes are not known. Their
+    /// expected contents are those before the dispatch.
+    pub unexpected_bytes: u64,
+    /// The expected numbers that the dispatch changed, or should have, if they are known. Of a ledger, those
+    /// in the units of 16 bytes that it changed, and in less than 64 bytes between them.
+    pub expected: Option<NumberSummary>,
+    /// The actual numbers in the same place.
+    pub actual: Option<NumberSummary>,
+}
+
+/// Where in a replay something differs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Place {
+    /// Ordinal of the record: of the dispatch, or the call that maps the buffer.
+    pub record: u32,
+    /// Byte offset of the record in the capture.
+    pub record_offset: u64,
+    /// Ordinal of the record of the submission.
+    pub submission: u32,
+    /// How often the record has been performed before.
+    pub occurrence: u64,
+    /// The name of the innermost scope that is open.
+    pub scope: Option<String>,
+    /// What is dispatched; `None` for a host read.
+    pub dispatch: Option<DispatchPlace>,
+}
+
+/// What is dispatched at a [`Place`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DispatchPlace {
+    /// The id of the executable in the capture.
+    pub executable_id: u64,
+    /// The name of the function.
+    pub function: String,
+    /// Number of workgroups in x, y and z.
+    pub workgroup_count: [u32; 3],
+}
+
+impl Place {
+    pub(crate) fn from_operation(operation: &Operation<'_>) -> Self {
+        Self {
+            record: operation.location.ordinal,
+            record_offset: operation.location.offset,
+            submission: operation.submission.ordinal,
+            occurrence: operation.occurrence,
+            scope: operation.scope.map(|name| String::from_utf8_lossy(name).into_owned()),
+            dispatch: operation.dispatch.as_ref().map(|it| DispatchPlace {
+                executable_id: it.executable.id,
+                function: it.info.name.clone(),
+                workgroup_count: it.workgroup_count,
+            }),
+        }
+    }
+
+    fn from_read(read: &HostRead<'_>) -> Self {
+        Self {
+            record: read.location.ordinal,
+            record_offset: read.location.offset,
+            submission: read.location.ordinal,
+            occurrence: 0,
+            scope: read.scope.map(|name| String::from_utf8_lossy(name).into_owned()),
+            dispatch: None,
+        }
+    }
+
+    /// The name of the function; `None` for a host read.
+    pub fn function(&self) -> Option<&str> {
+        self.dispatch.as_ref().map(|it| it.function.as_str())
+    }
+}

@@ -1,0 +1,378 @@
+//! How much of a difference rounding explains.
+//!
+//! Two right kernels may add in another order, fuse multiplications with additions, or approximate functions
+//! in another way. How much that changes a result depends on the result: on how many terms it has, and how
+//! much of them cancels. It is measured. The captured kernel runs again in pairs of runs, on inputs of which
+//! each number is moved a little, up or down, and the other way in the second run of the pair. The scale of
+//! an element of the results is the larger of two numbers, at most of all pairs:
+//! - half the difference of both runs, for inputs moved by one unit in the last place: what the rounding of
+//!   the inputs amounts to. Those of 16 bits are not rounded where kernels compute with f32;
+//! - by how much the mean of both runs differs from the captured result. The inputs' effects cancel in it,
+//!   and what remains is what the kernel itself rounds, which it rounds again in each run.
+//!
+//! An element is right up to rounding if it differs by no more than a small multiple of the scale. An element
+//! that no run changes is not computed here, and one of a binding in which nothing moves is copied, selected
+//! or constant: both are exact. Others have a least scale, since functions are approximated. Zeros are often
+//! what a negative number became, and a little more of it would have been positive: their scale is at least
+//! that of their neighbors. Where a result has a kink, the mean of both runs says nothing: it counts up to a
+//! multiple of that of the neighbors.
+
+use rehal_base::{ElementType, Error, Range, Result, StatusCode};
+use rehal_hal::{Buffer, Device, transfer};
+use rehal_replay::{ChangeTracker, Operation};
+use rehal_values::Floats;
+use serde::Serialize;
+
+use crate::{
+    bytes::part,
+    float_format::{Format, Nudge},
+};
+
+/// Elements that are neighbors.
+const BLOCK: usize = 64;
+/// By how much more than its neighbors, or than its last place, what a kernel rounds may move an element.
+const KINK: f64 = 16.0;
+/// Maximum number of bytes of all bindings: they are copied.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// How the largest difference of results compares with what rounding explains.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RoundingError {
+    /// The difference as a multiple of the scale of rounding of its element; `None` if there is none that
+    /// rounding explains, such as of NaN, or of elements that do not depend on inputs.
+    pub multiple: Option<f64>,
+    /// The multiple up to which rounding explains a difference.
+    pub limit: f64,
+    /// The scale of that element in units in the last place.
+    pub scale_ulps: f64,
+    /// The scales of all results, relative to them (root of the sum of squares).
+    pub relative_scale: f64,
+    /// Whether that is far more than the inputs were moved by: the kernel is ill-conditioned.
+    pub is_ill_conditioned: bool,
+}
+
+impl RoundingError {
+    /// The one of two with the larger difference.
+    pub(crate) fn larger(self, other: Self) -> Self {
+        let of = |it: &Self| it.multiple.unwrap_or(f64::INFINITY);
+        let mut larger = if of(&other) > of(&self) { other } else { self };
+        if other.relative_scale > self.relative_scale {
+            (larger.relative_scale, larger.is_ill_conditioned) =
+                (other.relative_scale, other.is_ill_conditioned);
+        }
+        larger
+    }
+}
+
+/// A run with other inputs: what a binding contained before it, and after it.
+pub(crate) struct NudgedRun {
+    pub before: Vec<u8>,
+    pub after: Vec<u8>,
+}
+
+/// By how much the elements that a dispatch writes move.
+pub struct Rounding {
+    format: Format,
+    floats: Floats,
+    /// By element.
+    scales: Vec<Scale>,
+    /// By block: the median of the scales that are not 0, and of all in units in the last place.
+    typical: Vec<[f64; 2]>,
+    relative_scale: f64,
+}
+
+/// By how much an element moves at most.
+#[derive(Clone, Copy)]
+struct Scale {
+    /// With inputs moved by one unit in the last place; NaN if no run writes it.
+    inputs: f64,
+    /// By what the kernel rounds.
+    kernel: f64,
+}
+
+impl Scale {
+    fn is_written(self) -> bool {
+        !self.inputs.is_nan()
+    }
+
+    fn larger(self) -> f64 {
+        self.inputs.max(self.kernel)
+    }
+}
+
+impl Rounding {
+    /// Without runs; `None` for types without a format.
+    pub(crate) fn new(element_type: ElementType, bytes: usize) -> Option<Self> {
+        let (format, floats) = (Format::for_type(element_type)?, Floats::for_type(element_type)?);
+        let scales = vec![Scale { inputs: f64::NAN, kernel: 0.0 }; bytes / format.bytes];
+        Some(Self { format, floats, scales, typical: Vec::new(), relative_scale: 0.0 })
+    }
+
+    /// Adds both runs of a pair. With the inputs as they are, the dispatch left `expected`.
+    pub(crate) fn add(&mut self, pair: u64, expected: &[u8], [up, down]: &[NudgedRun; 2]) {
+        let size = self.format.bytes;
+        // Numbers of 16 bits are exact where kernels compute with f32.
+        let ulps = Nudge { pair, is_opposite: false }.ulps(self.format);
+        let of_one_ulp = if size == 2 { 0.0 } else { 0.5 / ulps as f64 };
+        for (index, scale) in self.scales.iter_mut().enumerate() {
+            let at = index * size..(index + 1) * size;
+            let is_written = |run: &NudgedRun| run.before[at.clone()] != run.after[at.clone()];
+            if !is_written(up) && !is_written(down) {
+                continue;
+            }
+            let of = |bytes| self.floats.at(bytes, index).unwrap_or(f64::NAN);
+            let known = of(expected);
+            let (up, down) = (of(&up.after) - known, of(&down.after) - known);
+            let finite = |it: f64| if it.is_finite() { it.abs() } else { 0.0 };
+            scale.inputs = scale.inputs.max(finite(up - down) * of_one_ulp);
+            scale.kernel = scale.kernel.max(finite(up + down) / 2.0);
+        }
+    }
+
+    /// After all pairs: `None` if nothing moved, or if what is written does not look like numbers.
+    pub(crate) fn finish(mut self, expected: &[u8]) -> Option<Self> {
+        let elements = self.format.elements(expected).zip(&self.scales);
+        let written = elements.filter(|(_, scale)| scale.is_written()).map(|(bits, _)| bits);
+        if !self.format.is_like(written) {
+            return None;
+        }
+        let number = |index| self.floats.at(expected, index).filter(|it| it.is_finite()).unwrap_or(0.0);
+        let (mut squares, mut of_scales) = (0.0, 0.0);
+        let most_ulps = self.most_ulps();
+        for (block, scales) in self.scales.chunks_mut(BLOCK).enumerate() {
+            let kernel = median(scales.iter().map(|it| it.kernel).filter(|it| *it > 0.0));
+            let largest =
+                (block * BLOCK..).zip(&*scales).map(|(index, _)| number(index).abs()).fold(0.0, f64::max);
+            let most = most_ulps.map(|it| it * self.format.ulp(largest));
+            for (index, scale) in (block * BLOCK..).zip(&mut *scales) {
+                let number = number(index);
+                scale.kernel = scale.kernel.min(KINK * kernel.max(self.format.ulp(number)));
+                if scale.is_written() {
+                    (squares, of_scales) = (squares + number * number, of_scales + scale.larger().powi(2));
+                    (scale.kernel, scale.inputs) = (scale.kernel.min(most[0]), scale.inputs.min(most[1]));
+                }
+            }
+            let numbered = || (block * BLOCK..).zip(&*scales);
+            let in_ulps = |(at, it): (usize, &Scale)| it.larger() / self.format.ulp(number(at));
+            let typical = median(numbered().map(|(_, it)| it.larger()).filter(|it| *it > 0.0));
+            let written = numbered().filter(|(at, it)| it.is_written() && number(*at) != 0.0);
+            self.typical.push([typical, median(written.map(in_ulps))]);
+        }
+        self.relative_scale = if squares > 0.0 { (of_scales / squares).sqrt() } else { 0.0 };
+        (of_scales > 0.0).then_some(self)
+    }
+
+    /// Up to how many times the scale rounding explains a difference. Of the kernels that a compiler makes of
+    /// one program for other processors, with and without fused multiplications, it takes up to 13 times.
+    /// Those of 16 bits mostly compute with f32, and round once.
+    fn limit(&self) -> f64 {
+        if self.format.bytes == 2 { 8.0 } else { 16.0 }
+    }
+
+    /// The most that the kernel rounds, and that inputs moved by one unit in the last place move, in units in
+    /// the last place of the largest number nearby. More is a jump, such as that of a comparison or of
+    /// `floor`: it says nothing about rounding.
+    fn most_ulps(&self) -> [f64; 2] {
+        if self.format.bytes == 2 { [4.0, 4.0] } else { [64.0, 1024.0] }
+    }
+
+    /// The least scale of an element. In few runs, it may be rounded the same each time, unlike its
+    /// neighbors; the captured kernel may round less than others, which are right too: naive sums of a
+    /// thousand positive numbers are off by up to 20 units in the last place, and functions such as `exp` by
+    /// 2.
+    fn least(&self, index: usize, expected: f64, ulp: f64) -> f64 {
+        /// Of neighbors, in case they are not computed alike.
+        const PART: f64 = 0.25;
+        let [typical, typical_ulps] = self.typical.get(index / BLOCK).copied().unwrap_or_default();
+        match (expected, typical_ulps) {
+            (0.0, _) => typical,
+            (_, 0.0) => 2.0 / self.limit() * ulp,
+            _ if self.format.bytes == 2 => ulp * (PART * typical_ulps).max(0.5),
+            _ => ulp * (PART * typical_ulps).max(2.0),
+        }
+    }
+
+    /// The first element whose difference rounding does not explain.
+    pub(crate) fn unexplained(&self, expected: &[u8], actual: &[u8]) -> Option<usize> {
+        let is_explained = |index: usize| {
+            let (expected, actual) = (self.floats.at(expected, index)?, self.floats.at(actual, index)?);
+            let found = self.error(index as u64, expected, actual);
+            Some(found.multiple.is_some_and(|it| it <= found.limit))
+        };
+        let size = self.format.bytes;
+        let pairs = expected.chunks_exact(size).zip(actual.chunks_exact(size));
+        let mut differing = pairs.enumerate().filter(|(_, (one, other))| one != other);
+        differing.find(|(index, _)| is_explained(*index) != Some(true)).map(|(index, _)| index)
+    }
+
+    /// A difference.
+    pub(crate) fn error(&self, index: u64, expected: f64, actual: f64) -> RoundingError {
+        let index = index as usize;
+        let scale = self.scales.get(index).copied().filter(|it| it.is_written());
+        let ulp = self.format.ulp(expected);
+        let scale = scale.map_or(0.0, |it| it.larger().max(self.least(index, expected, ulp)));
+        let distance = (expected - actual).abs();
+        let is_explained = scale > 0.0 && distance.is_finite();
+        let multiple = match expected.is_nan() && actual.is_nan() {
+            true => Some(0.0),
+            false => is_explained.then(|| distance / scale),
+        };
+        /// In units in the last place of all results.
+        const ILL: f64 = 64.0;
+        RoundingError {
+            multiple,
+            limit: self.limit(),
+            scale_ulps: scale / ulp,
+            relative_scale: self.relative_scale,
+            is_ill_conditioned: self.relative_scale > ILL * self.format.ulp(1.0),
+        }
+    }
+}
+
+/// Bytes that are bound to a dispatch, before and after it.
+struct Bound<'o> {
+    buffer_id: u64,
+    buffer: &'o Buffer,
+    range: Range,
+    before: Vec<u8>,
+    after: Vec<u8>,
+    /// The parts that are inputs of the type.
+    inputs: Vec<Range>,
+}
+
+/// Measures by how much what a dispatch has written to a binding moves. What is bound to it is afterwards as
+/// it was. `None` if nothing moves, or if that cannot be measured.
+pub(super) fn measure(
+    device: &Device,
+    operation: &Operation<'_>,
+    changes: &ChangeTracker,
+    binding: u32,
+    element_type: ElementType,
+) -> Result<Option<Rounding>> {
+    let Some(format) = Format::for_type(element_type) else { return Ok(None) };
+    let Some(written) = changes.binding(binding) else { return Ok(None) };
+    let mut all = bound(operation, changes)?;
+    find_inputs(operation, format, &mut all);
+    if all.iter().all(|it| it.inputs.is_empty()) {
+        return Ok(None);
+    }
+    let Some(mut rounding) = Rounding::new(element_type, written.after.len()) else { return Ok(None) };
+    let measured: Result<()> = (0..Nudge::PAIRS).try_for_each(|pair| {
+        let run = |is_opposite| {
+            let before = nudge(format, &all, Nudge { pair, is_opposite })?;
+            operation.dispatch_again(device)?;
+            let is_in = |it: &&Bound<'_>| it.buffer_id == written.buffer_id && it.range.covers(written.range);
+            let index = all.iter().position(|it| is_in(&it)).unwrap_or(0);
+            let at = Range { offset: written.range.offset - all[index].range.offset, ..written.range };
+            let after = transfer::to_vec(all[index].buffer, written.range.offset, written.range.length)?;
+            Ok::<_, Error>(NudgedRun { before: part(&before[index], at).to_vec(), after })
+        };
+        rounding.add(pair, written.after, &[run(false)?, run(true)?]);
+        Ok(())
+    });
+    // All is restored, also after one that fails.
+    let restored = all.iter().map(|it| put(it, &it.after)).fold(Ok(()), Result::and);
+    restored?;
+    match measured {
+        // The device has no such command buffers, or no memory for the copies.
+        Err(error) if matches!(error.code(), StatusCode::Unimplemented | StatusCode::ResourceExhausted) => {
+            Ok(None)
+        }
+        measured => measured.map(|()| rounding.finish(written.after)),
+    }
+}
+
+/// Moves all inputs. Returns what is bound then.
+fn nudge(format: Format, all: &[Bound<'_>], nudge: Nudge) -> Result<Vec<Vec<u8>>> {
+    let one = |(number, it): (u64, &Bound<'_>)| {
+        let mut random = fastrand::Rng::with_seed(nudge.pair << 32 | number);
+        let mut bytes = it.before.clone();
+        for input in &it.inputs {
+            let at = (input.offset - it.range.offset) as usize;
+            format.nudge(&mut bytes[at..at + input.length as usize], nudge, &mut random);
+        }
+        put(it, &bytes).map(|()| bytes)
+    };
+    (0..).zip(all).map(one).collect()
+}
+
+/// The median; 0 of nothing.
+fn median(numbers: impl Iterator<Item = f64>) -> f64 {
+    let mut some: Vec<f64> = numbers.collect();
+    let middle = some.len() / 2;
+    match some.is_empty() {
+        true => 0.0,
+        false => *some.select_nth_unstable_by(middle, f64::total_cmp).1,
+    }
+}
+
+/// Writes what is bound. What cannot be written is as it was.
+fn put(bound: &Bound<'_>, bytes: &[u8]) -> Result<()> {
+    match transfer::write(bound.buffer, bound.range.offset, bytes) {
+        Err(error) if error.code() == StatusCode::PermissionDenied => Ok(()),
+        written => written,
+    }
+}
+
+/// What is bound to a dispatch that has completed; empty if that is too much. Ranges that overlap are one.
+fn bound<'o>(operation: &Operation<'o>, changes: &ChangeTracker) -> Result<Vec<Bound<'o>>> {
+    let mut all: Vec<Bound<'o>> = Vec::new();
+    for it in operation.bindings().iter().filter(|it| it.length != 0) {
+        let mut range = it.range();
+        while let Some(index) =
+            all.iter().position(|other| other.buffer_id == it.buffer_id && other.range.overlaps(range))
+        {
+            let other = all.swap_remove(index).range;
+            let offset = other.offset.min(range.offset);
+            range = Range { offset, length: other.end().max(range.end()) - offset };
+        }
+        let (before, after, inputs) = (Vec::new(), Vec::new(), Vec::new());
+        all.push(Bound { buffer_id: it.buffer_id, buffer: it.buffer, range, before, after, inputs });
+    }
+    if all.iter().map(|it| it.range.length).sum::<u64>() > MOST_BYTES {
+        return Ok(Vec::new());
+    }
+    for it in &mut all {
+        it.after = transfer::to_vec(it.buffer, it.range.offset, it.range.length)?;
+        it.before = it.after.clone();
+        for tracked in changes.bindings().filter(|tracked| tracked.buffer_id == it.buffer_id) {
+            if it.range.covers(tracked.range) {
+                let at = (tracked.range.offset - it.range.offset) as usize;
+                let whole = Range { offset: 0, length: tracked.range.length };
+                it.before[at..at + whole.length as usize].copy_from_slice(&tracked.before(whole));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Whether bytes of a 16-bit format are rather integers of more bits, such as the indices of a gather: these
+/// must not be moved.
+fn are_indices(format: Format, bytes: &[u8]) -> bool {
+    let mut words = bytes.as_chunks::<4>().0.iter().map(|it| i32::from_le_bytes(*it)).peekable();
+    let is_small = |word: i32| (-0x8000..0x1_0000).contains(&word);
+    format.bytes == 2 && words.peek().is_some() && words.all(is_small)
+}
+
+/// Finds the bindings that have numbers of a format, each byte once.
+fn find_inputs(operation: &Operation<'_>, format: Format, all: &mut [Bound<'_>]) {
+    for it in operation.bindings() {
+        let range = it.range();
+        let Some(bound) =
+            all.iter_mut().find(|bound| bound.buffer_id == it.buffer_id && bound.range.covers(range))
+        else {
+            continue;
+        };
+        let at = Range { offset: range.offset - bound.range.offset, ..range };
+        let is_known = bound.inputs.iter().any(|known| known.overlaps(range));
+        let is_whole = range.length.is_multiple_of(format.bytes as u64);
+        let bytes = part(&bound.before, at);
+        if !is_known && is_whole && format.is_like(format.elements(bytes)) && !are_indices(format, bytes) {
+            bound.inputs.push(range);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
