@@ -76,7 +76,7 @@ fn commit() -> Option<String> {
 /// Links a program that starts quickly: at a fixed address, and with the compiler's unwinder instead of
 /// `libgcc_s.so`.
 ///
-/// A fixed address needs 4 KB of relocations instead of 233 KB (docs/decisions/047). The library executes
+/// A fixed address needs 4 KB of relocations instead of 233 KB (docs/decisions/057). The library executes
 /// CPUID when it is loaded, which takes a tenth of a short tool's time on a virtual machine. The standard
 /// library links it by name, so a linker script of that name, found first, replaces it by the static archive.
 /// Without a static archive, nothing changes.
