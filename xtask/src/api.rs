@@ -5,14 +5,14 @@
 //! its page. They come from rustdoc's JSON, which the stable toolchain writes with RUSTC_BOOTSTRAP: only
 //! rustdoc has it, so that nothing is built twice.
 
-use crate::{Outcome, root, run};
+use crate::run::{self, cargo, succeed};
+use crate::{Outcome, root};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -122,23 +122,11 @@ fn document() -> Result<PathBuf> {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
     // The whole workspace at once: crates that are documented one by one have dependencies with other
     // features, which are checked again.
-    let status = Command::new("cargo")
-        .args([
-            "doc",
-            "--quiet",
-            "--no-deps",
-            "--lib",
-            "--workspace",
-            "--features",
-            "rehal/vulkan,rehal/tune",
-        ])
-        .env("RUSTDOC", &script)
-        .env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json --cap-lints=allow")
-        .current_dir(root())
-        .status()?;
-    if !status.success() {
-        return Err("the crates cannot be documented".into());
-    }
+    let doc =
+        ["doc", "--quiet", "--no-deps", "--lib", "--workspace", "--features", "rehal/vulkan,rehal/tune"];
+    let mut cargo = cargo(&doc);
+    cargo.env("RUSTDOC", &script);
+    succeed(cargo.env("RUSTDOCFLAGS", "-Zunstable-options --output-format=json --cap-lints=allow"))?;
     Ok(target.join("doc"))
 }
 

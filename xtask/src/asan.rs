@@ -2,8 +2,7 @@
 //! AddressSanitizer, which finds accesses outside of allocations that neither a panic nor a wrong result
 //! shows. Needs a nightly toolchain.
 
-use std::process::Command;
-
+use crate::run::{cargo, succeed};
 use crate::{Outcome, miri, root};
 
 /// Packages and their tests that mutate input: the target, and arguments that select tests.
@@ -38,21 +37,13 @@ fn run(count: usize) -> Outcome {
     let target = root().join("target/address-sanitizer");
     let outcome = SUITES[..count].iter().try_for_each(|(name, test, tests)| {
         println!("rehal-{name}, {test} under AddressSanitizer");
-        let status = Command::new("cargo")
-            .args(["+nightly", "test", "--quiet", "--target", "x86_64-unknown-linux-gnu"])
-            .args(["--package", &format!("rehal-{name}"), "--test", test, "--"])
-            .args(*tests)
-            .current_dir(root())
-            .env("RUSTFLAGS", "-Zsanitizer=address")
-            .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
-            .env("CARGO_TARGET_DIR", &target)
-            // Input asks for more memory than there is, which must fail and not abort.
-            .env("ASAN_OPTIONS", "allocator_may_return_null=1")
-            .status()?;
-        if status.success() {
-            return Ok(());
-        }
-        Err(format!("rehal-{name}, {test} fails under AddressSanitizer").into())
+        let package = format!("rehal-{name}");
+        let mut cargo = cargo(&["+nightly", "test", "--quiet", "--target", "x86_64-unknown-linux-gnu"]);
+        cargo.args(["--package", &package, "--test", test, "--"]).args(*tests);
+        cargo.env("RUSTFLAGS", "-Zsanitizer=address").env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
+        // Input asks for more memory than there is, which must fail and not abort.
+        cargo.env("ASAN_OPTIONS", "allocator_may_return_null=1").env("CARGO_TARGET_DIR", &target);
+        succeed(&mut cargo)
     });
     // It is used by nothing else, and takes a gigabyte.
     let _ = std::fs::remove_dir_all(&target);

@@ -4,14 +4,14 @@
 //! which stable `rustc` runs with the right `-C` flags. AddressSanitizer would need nightly; the targets look
 //! for panics, hangs and memory out of proportion to the input, which do not need it.
 
+use crate::run::{cargo, succeed};
+use crate::{Outcome, root};
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
-
-use crate::{Outcome, root};
 
 /// A fuzz target: program, directory and file extensions of its seeds, maximum input size.
 struct Target {
@@ -21,57 +21,36 @@ struct Target {
     max_len_bytes: usize,
 }
 
+const CAPTURES: &str = "fixtures/captures";
+const PARAMETERS: &str = "crates/params/tests/data";
+
 const TARGETS: &[Target] = &[
-    Target {
-        name: "capture",
-        seeds: "fixtures/captures",
-        endings: &[".ireereplay"],
-        max_len_bytes: 64 << 10,
-    },
-    Target { name: "plan", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
-    Target {
-        name: "profile",
-        seeds: "crates/profile/tests/data",
-        endings: &[".ireeprof"],
-        max_len_bytes: 32 << 10,
-    },
-    Target {
-        name: "executable",
-        seeds: "fixtures/cts",
-        endings: &[".elf", ".so", ".vmfb"],
-        max_len_bytes: 32 << 10,
-    },
-    Target {
-        name: "vulkan_executable",
-        seeds: "fixtures/vulkan/executables",
-        endings: &[".vk1", ".spv"],
-        max_len_bytes: 16 << 10,
-    },
-    parameters("irpa", &[".irpa"]),
-    parameters("gguf", &[".gguf"]),
-    parameters("safetensors", &[".safetensors"]),
-    Target {
-        name: "ledger",
-        seeds: "crates/judge/tests/data",
-        endings: &[".ledger"],
-        max_len_bytes: 16 << 10,
-    },
-    Target {
-        name: "kernel_descriptor",
-        seeds: "crates/kernels/tests/data",
-        endings: &[".json"],
-        max_len_bytes: 8 << 10,
-    },
-    Target { name: "diff", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
-    Target { name: "redact", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
-    Target { name: "module", seeds: "fixtures/vm", endings: &[".vmfb"], max_len_bytes: 16 << 10 },
-    Target { name: "interpreter", seeds: "fixtures/vm", endings: &[".vmfb"], max_len_bytes: 8 << 10 },
-    Target { name: "input", seeds: "crates/values/tests/data", endings: &[".input"], max_len_bytes: 4 << 10 },
-    Target { name: "npy", seeds: "fixtures/inputs", endings: &[".npy"], max_len_bytes: 16 << 10 },
+    target("capture", CAPTURES, &[".ireereplay"], 64),
+    target("plan", CAPTURES, &[".ireereplay"], 64),
+    target("profile", "crates/profile/tests/data", &[".ireeprof"], 32),
+    target("executable", "fixtures/cts", &[".elf", ".so", ".vmfb"], 32),
+    target("vulkan_executable", "fixtures/vulkan/executables", &[".vk1", ".spv"], 16),
+    target("irpa", PARAMETERS, &[".irpa"], 16),
+    target("gguf", PARAMETERS, &[".gguf"], 16),
+    target("safetensors", PARAMETERS, &[".safetensors"], 16),
+    target("ledger", "crates/judge/tests/data", &[".ledger"], 16),
+    target("kernel_descriptor", "crates/kernels/tests/data", &[".json"], 8),
+    target("diff", CAPTURES, &[".ireereplay"], 64),
+    target("redact", CAPTURES, &[".ireereplay"], 64),
+    target("module", "fixtures/vm", &[".vmfb"], 16),
+    target("interpreter", "fixtures/vm", &[".vmfb"], 8),
+    target("input", "crates/values/tests/data", &[".input"], 4),
+    target("npy", "fixtures/inputs", &[".npy"], 16),
 ];
 
-const fn parameters(name: &'static str, endings: &'static [&'static str]) -> Target {
-    Target { name, seeds: "crates/params/tests/data", endings, max_len_bytes: 16 << 10 }
+/// A target whose inputs have at most `max_len_kib` KiB.
+const fn target(
+    name: &'static str,
+    seeds: &'static str,
+    endings: &'static [&'static str],
+    max_len_kib: usize,
+) -> Target {
+    Target { name, seeds, endings, max_len_bytes: max_len_kib << 10 }
 }
 
 /// Timeout of one input.
@@ -139,12 +118,8 @@ pub fn build() -> Outcome {
     ];
     let triple = host_triple()?;
     // With --target the flags do not apply to build scripts, which have no counters.
-    let status = Command::new("cargo")
-        .args(["build", "--quiet", "--release", "--bins", "--target", &triple])
-        .current_dir(root().join("fuzz"))
-        .env("RUSTFLAGS", flags.join(" "))
-        .status()?;
-    if status.success() { Ok(()) } else { Err("the fuzz targets do not build".into()) }
+    let mut cargo = cargo(&["build", "--quiet", "--release", "--bins", "--target", &triple]);
+    succeed(cargo.current_dir(root().join("fuzz")).env("RUSTFLAGS", flags.join(" ")))
 }
 
 fn host_triple() -> Result<String, Box<dyn Error>> {

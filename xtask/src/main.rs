@@ -8,10 +8,10 @@ mod api;
 mod asan;
 mod bench;
 mod dist;
-mod e2e;
 mod fixtures;
 mod fuzz;
 mod miri;
+mod mutants;
 mod packages;
 mod portable;
 mod python;
@@ -19,6 +19,7 @@ mod run;
 mod setup;
 mod test;
 mod tidy;
+mod venv;
 mod zig;
 
 use std::path::{Path, PathBuf};
@@ -39,31 +40,7 @@ impl std::fmt::Display for NotRun {
 
 impl std::error::Error for NotRun {}
 
-const HELP: &str = "\
-cargo xtask VERB
-
-  setup       installs what the tests need; the reference release into .venv, unless REHAL_REFERENCE names it
-  test        runs everything: setup, format, clippy, aarch64, tidy, API, dependencies, packages, all tests,
-              python, the oracle, instructions, short runs of miri and asan, fuzzing [--all] [--any-versions]
-              [--no-fuzz]
-              [--only SECTION]
-  api         compares the public API with crates/rehal/api.txt [--accept]
-  tidy        checks the rules: layers, unsafe, state, words, lengths, versions, documents, fixtures
-  fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
-  miri        runs the tests of base, hal, capture, vm and local under Miri (nightly) [--thread-sanitizer]
-              [--short] [CRATE...]
-  asan        runs the suites that mutate input under AddressSanitizer (nightly) [--short]
-  bench       measures our tools beside the reference's
-              [--only NAME] [--rounds N] [--json PATH] [--tools DIRECTORY] [--write],
-              counts their instructions: --instructions [--only NAME] [--tools DIRECTORY] [--any-versions]
-              [--write REASON],
-              or counts the verdicts of rehal compare: --verdicts RUNS [--tools DIRECTORY]
-  dist        writes a Debian package, tarballs and a container file [--profile NAME] [--to DIR],
-              or a wheel of the Python package: --wheel [--to DIR]
-  e2e         compiles and runs all programs that check themselves [--only NAME] [--jobs N]
-  fixtures    makes every fixture from fixtures/recipe.toml with the reference release, or some
-              [vm|vulkan|profiles] [MODULE...]
-";
+const HELP: &str = include_str!("help.txt");
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -76,9 +53,9 @@ fn main() -> ExitCode {
         "api" => api::main(rest),
         "dist" => dist::main(rest),
         "bench" => bench::main(rest),
-        "e2e" => e2e::main(rest),
         "fuzz" => fuzz::main(rest),
         "miri" => miri::main(rest),
+        "mutants" => mutants::main(rest),
         "asan" => asan::main(rest),
         "setup" => setup::main(rest),
         "test" => test::main(rest),

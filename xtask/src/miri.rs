@@ -5,8 +5,8 @@
 //! (memory-mapped files, tests that would take hours) are marked in the source, with the reason:
 //! `cfg_attr(miri, ignore = "…")`.
 
+use crate::run::{cargo, succeed};
 use crate::{NotRun, Outcome, root};
-use std::process::Command;
 
 /// Crates whose library tests run under Miri, and a part of the names of those that do, if not all.
 const CRATES: [(&str, Option<&str>); 5] = [
@@ -49,16 +49,10 @@ fn interpret(crates: impl Iterator<Item = (&'static str, Option<&'static str>)>)
     require(&["miri", "--version"], Some("miri"))?;
     for (name, tests) in crates {
         println!("rehal-{name} under Miri");
-        let status = Command::new("cargo")
-            .args(["+nightly", "miri", "test", "--lib", "--package", &format!("rehal-{name}")])
-            .args(tests)
-            .current_dir(root())
-            // Tests read fixtures, the clock and the temporary directory.
-            .env("MIRIFLAGS", "-Zmiri-disable-isolation")
-            .status()?;
-        if !status.success() {
-            return Err(format!("rehal-{name} fails under Miri").into());
-        }
+        let package = format!("rehal-{name}");
+        let mut cargo = cargo(&["+nightly", "miri", "test", "--lib", "--package", &package]);
+        // Tests read fixtures, the clock and the temporary directory.
+        succeed(cargo.args(tests).env("MIRIFLAGS", "-Zmiri-disable-isolation"))?;
     }
     Ok(())
 }
@@ -86,25 +80,14 @@ fn under_thread_sanitizer() -> Outcome {
     std::fs::write(&suppressions, SUPPRESSIONS)?;
     for (name, targets, tests) in SANITIZED {
         println!("rehal-{name} under ThreadSanitizer: {}", targets.join(" "));
-        let status = Command::new("cargo")
-            .args(["+nightly", "test", "-Zbuild-std", "--target", "x86_64-unknown-linux-gnu"])
-            .args(["--package", &format!("rehal-{name}")])
-            .args(targets)
-            .arg("--")
-            .args(tests)
-            .current_dir(root())
-            // The sanitizer does not instrument assembly, so it runs the portable equivalent.
-            .env("RUSTFLAGS", "-Zsanitizer=thread --cfg=rehal_portable_memory")
-            .env("CARGO_TARGET_DIR", &target)
-            // Tests allocate more than there is, which must fail and not abort.
-            .env(
-                "TSAN_OPTIONS",
-                format!("allocator_may_return_null=1 suppressions={}", suppressions.display()),
-            )
-            .status()?;
-        if !status.success() {
-            return Err(format!("rehal-{name} fails under ThreadSanitizer").into());
-        }
+        let package = format!("rehal-{name}");
+        let mut cargo = cargo(&["+nightly", "test", "-Zbuild-std", "--target", "x86_64-unknown-linux-gnu"]);
+        cargo.args(["--package", &package]).args(targets).arg("--").args(tests);
+        // The sanitizer does not instrument assembly, so it runs the portable equivalent.
+        cargo.env("RUSTFLAGS", "-Zsanitizer=thread --cfg=rehal_portable_memory");
+        // Tests allocate more than there is, which must fail and not abort.
+        let options = format!("allocator_may_return_null=1 suppressions={}", suppressions.display());
+        succeed(cargo.env("TSAN_OPTIONS", options).env("CARGO_TARGET_DIR", &target))?;
     }
     Ok(())
 }
@@ -112,7 +95,7 @@ fn under_thread_sanitizer() -> Outcome {
 /// Fails without a nightly toolchain, or if it lacks `component`, as shown by running `cargo` with these
 /// arguments.
 pub fn require(arguments: &[&str], component: Option<&str>) -> Outcome {
-    let output = Command::new("cargo").arg("+nightly").args(arguments).current_dir(root()).output()?;
+    let output = cargo(&["+nightly"]).args(arguments).output()?;
     if output.status.success() {
         return Ok(());
     }

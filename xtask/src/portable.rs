@@ -1,6 +1,7 @@
 //! Checks that the crates compile for a processor that CI does not have: nothing but `PLATFORM` may require
 //! x86-64.
 
+use crate::run::{cargo, succeed};
 use crate::{NotRun, Outcome, root};
 use std::process::Command;
 
@@ -19,9 +20,9 @@ pub fn set_up() {
         return;
     }
     println!("setup: installing the standard library for {TARGET}");
-    let status = Command::new("rustup").args(["target", "add", TARGET]).current_dir(root()).status();
-    if !status.is_ok_and(|status| status.success()) {
-        println!("setup: it cannot be installed here: rustup target add {TARGET} fails");
+    let mut rustup = Command::new("rustup");
+    if let Err(why) = succeed(rustup.args(["target", "add", TARGET]).current_dir(root())) {
+        println!("setup: it cannot be installed here: {why}");
     }
 }
 
@@ -31,13 +32,12 @@ pub fn check() -> Outcome {
         return Err(NotRun(format!("the standard library is missing: rustup target add {TARGET}")).into());
     }
     let absent = ABSENT.iter().flat_map(|(name, _)| ["--exclude", name]);
-    let mut cargo = Command::new("cargo");
-    cargo.args(["check", "--quiet", "--target", TARGET, "--workspace"]).args(absent);
+    let mut cargo = cargo(&["check", "--quiet", "--target", TARGET, "--workspace"]);
+    cargo.args(absent);
     // Nothing links the C of some crates, so that this machine's compiler will do. It would not compile what
     // blake3 has for the vectors of the other processor.
     cargo.env("CC_aarch64_unknown_linux_gnu", "cc").env("CARGO_FEATURE_NO_NEON", "1");
-    let status = cargo.current_dir(root()).status()?;
-    if status.success() { Ok(()) } else { Err(format!("the crates do not compile for {TARGET}").into()) }
+    succeed(&mut cargo)
 }
 
 fn is_installed() -> bool {

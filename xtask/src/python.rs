@@ -3,18 +3,16 @@
 //! Its tests run with a module and a program of the development profile, beside the Python sources and in an
 //! environment of their own, whose packages `crates/python/requirements.txt` pins.
 
-use crate::dist::succeed;
+use crate::run::{self, succeed};
+use crate::venv::{CRATE, environment};
 use crate::zig::Zig;
-use crate::{NotRun, Outcome, packages, root, run, setup};
+use crate::{Outcome, packages, root};
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
-
-/// The crate with the sources of the package.
-const CRATE: &str = "crates/python";
 
 /// The target of a wheel.
 const WHEEL_TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -69,31 +67,6 @@ pub fn wheel(to: &Path) -> Outcome {
     }
     println!("dist: {} ({size} bytes)", wheel.display());
     Ok(())
-}
-
-/// The interpreter of an environment with packages, which is made again if these change.
-pub fn environment(name: &str, packages: impl Fn(&mut Command)) -> Result<PathBuf> {
-    let directory = run::target().join("python").join(name);
-    let python = directory.join("bin/python");
-    let mut pip = Command::new(&python);
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
-    packages(&mut pip);
-    let requirements = fs::read_to_string(root().join(CRATE).join("requirements.txt"))?;
-    let wanted = format!("{pip:?}\n{requirements}");
-    let stamp = directory.join("installed");
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-        return Ok(python);
-    }
-    // The pinned versions need it; the package itself needs 3.10.
-    let found = ["python3", "python3.11", "python3.12", "python3.13"];
-    let fits = "import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))";
-    let found = found.into_iter().find(|python| setup::answers(python, &["-c", fits]));
-    let found = found.ok_or_else(|| NotRun("no Python from 3.11 to 3.13 with venv is installed".into()))?;
-    println!("python: making {}", directory.display());
-    succeed(Command::new(found).args(["-m", "venv", "--clear"]).arg(&directory))?;
-    succeed(&mut pip)?;
-    fs::write(stamp, wanted)?;
-    Ok(python)
 }
 
 /// A directory that has the package, with the module of the development profile.

@@ -1,6 +1,6 @@
 //! Runs other programs and captures their output; builds our tools.
 
-use crate::root;
+use crate::{Outcome, root};
 use std::error::Error;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -27,7 +27,7 @@ pub fn collect(program: &Path, arguments: &[String], directory: &Path) -> io::Re
     Ok(Ended { how: ending(status), stdout, stderr })
 }
 
-/// Builds our tools in a profile: `release`, or `oracle`, which builds faster. Returns their directory.
+/// Builds our tools in a profile: `release`, or `dev-release`, which builds faster. Returns their directory.
 pub fn build_tools(profile: &str) -> Result<PathBuf, Box<dyn Error>> {
     build(profile, &["--bins"])
 }
@@ -41,13 +41,24 @@ pub fn build_rehal(profile: &str) -> Result<PathBuf, Box<dyn Error>> {
 pub const REHAL: [&str; 4] = ["--package", "rehal-cli", "--bin", "rehal"];
 
 fn build(profile: &str, which: &[&str]) -> Result<PathBuf, Box<dyn Error>> {
-    let root = root();
     let arguments = ["build", "--profile", profile, "--quiet", "--package", "rehal-cli"];
-    let status = Command::new("cargo").args(arguments).args(which).current_dir(&root).status()?;
-    if !status.success() {
-        return Err("our tools do not build".into());
-    }
+    succeed(cargo(&arguments).args(which))?;
     Ok(target().join(profile))
+}
+
+/// Cargo with these arguments, in the root of the repository.
+pub fn cargo(arguments: &[&str]) -> Command {
+    let mut cargo = Command::new("cargo");
+    cargo.args(arguments).current_dir(root());
+    cargo
+}
+
+/// Runs a program, which must succeed.
+pub fn succeed(command: &mut Command) -> Outcome {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let status = command.status().map_err(|error| format!("{words}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{words}: {status}").into()) }
 }
 
 /// The directory of what Cargo builds.

@@ -7,6 +7,7 @@
 //! toolchain with Miri and the standard library of another processor are, by rustup, if they can be. As root
 //! on a Debian machine, missing system packages are installed; otherwise they are listed.
 
+use crate::run::succeed;
 use crate::{Outcome, portable, root};
 use oracle::reference::Reference;
 use std::path::{Path, PathBuf};
@@ -104,27 +105,26 @@ fn install_nightly() {
         true => &["component", "add", "--toolchain", "nightly", "miri", "rust-src"],
         false => &["toolchain", "install", "nightly", "--profile", "minimal", "--component", "miri,rust-src"],
     };
-    let installed = Command::new("rustup").args(arguments).status();
-    if !installed.is_ok_and(|status| status.success()) {
-        println!("setup: it cannot be installed here: rustup {} fails", arguments.join(" "));
+    if let Err(why) = succeed(Command::new("rustup").args(arguments)) {
+        println!("setup: it cannot be installed here: {why}");
     }
 }
 
 /// Installs the tools that check dependencies. An unoptimized build takes a third of the time, and still
 /// checks the workspace in seconds.
 fn install_cargo_tools() -> Outcome {
-    for (verb, name, version) in CARGO_TOOLS {
-        if answers("cargo", &[verb, "--version"]) {
-            continue;
-        }
-        println!("setup: installing {name} {version}");
-        let version = format!("={version}");
-        let arguments = ["install", "--quiet", "--debug", "--locked", "--version", &version, name];
-        if !Command::new("cargo").args(arguments).status()?.success() {
-            return Err(format!("cargo could not install {name}").into());
-        }
+    CARGO_TOOLS.into_iter().try_for_each(|(verb, name, version)| install_cargo_tool(verb, name, version))
+}
+
+/// Installs a tool of Cargo unless it is there.
+pub fn install_cargo_tool(verb: &str, name: &str, version: &str) -> Outcome {
+    if answers("cargo", &[verb, "--version"]) {
+        return Ok(());
     }
-    Ok(())
+    println!("setup: installing {name} {version}");
+    let version = format!("={version}");
+    let install = ["install", "--quiet", "--debug", "--locked", "--version", &version, name];
+    succeed(Command::new("cargo").args(install))
 }
 
 /// Recreates `.venv` and installs the release into it.
@@ -132,8 +132,8 @@ fn make_environment(root: &Path) -> Outcome {
     let python = python()?;
     let environment = root.join(".venv");
     let make = |python: &Path| {
-        let status = Command::new(python).args(["-m", "venv", "--clear"]).arg(&environment).status();
-        status.is_ok_and(|status| status.success()) && environment.join("bin/pip").exists()
+        let made = succeed(Command::new(python).args(["-m", "venv", "--clear"]).arg(&environment));
+        made.is_ok() && environment.join("bin/pip").exists()
     };
     println!("setup: creating {}", environment.display());
     // Debian packages the module separately, and venv fails halfway without it.
@@ -148,11 +148,9 @@ fn make_environment(root: &Path) -> Outcome {
 
 /// Installs what `xtask/requirements.txt` names into `.venv`.
 fn install_requirements(root: &Path) -> Outcome {
-    let status = Command::new(root.join(".venv/bin/pip"))
-        .args(["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--requirement"])
-        .arg(root.join("xtask/requirements.txt"))
-        .status()?;
-    if status.success() { Ok(()) } else { Err("pip could not install xtask/requirements.txt".into()) }
+    let mut pip = Command::new(root.join(".venv/bin/pip"));
+    pip.args(["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--requirement"]);
+    succeed(pip.arg(root.join("xtask/requirements.txt")))
 }
 
 /// A Python supported by the release's packages.
@@ -177,7 +175,7 @@ fn install(packages: &[&str]) -> Outcome {
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
         command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
+        succeed(&mut command).is_ok()
     };
     // A stale or partly unreachable package list need not prevent the installation of an available package.
     let _ = apt(&["update", "-q"]);
@@ -225,7 +223,7 @@ pub fn answers(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     // Under `cargo run`, which sets this variable, machete takes its own name for a directory to search.
     command.args(arguments).env_remove("CARGO_PKG_NAME").stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
+    succeed(&mut command).is_ok()
 }
 
 /// Replays a fixture with the reference: an installed release can still lack a system library.

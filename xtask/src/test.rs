@@ -1,12 +1,10 @@
 //! `cargo xtask test`: everything that CI runs, from setup to fuzzing, as timed sections.
 
-use crate::{
-    NotRun, Outcome, api, asan, bench, fuzz, miri, packages, portable, python, root, run, setup, tidy,
-};
-use std::ffi::OsStr;
+use crate::run::{self, cargo, succeed};
+use crate::{NotRun, Outcome, api, asan, bench, fuzz, miri, packages, portable, python, setup, tidy};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -77,19 +75,20 @@ pub fn main(arguments: &[String]) -> Outcome {
         sections.push(Section { name, ended, took: start.elapsed() });
     };
     section("setup", &|| setup::main(&[]));
-    section("format", &|| cargo(&["fmt", "--all", "--check"]));
+    section("format", &|| succeed(&mut cargo(&["fmt", "--all", "--check"])));
     // What later sections build in other directories. The compiler leaves one of two processors idle for much
     // of the time of the sections from here to the tests. Those sections build it again, and say why not.
     if only.is_empty() {
         thread::spawn(move || {
-            let _ = run::build_tools("oracle");
+            let _ = run::build_tools("dev-release");
             if fuzz_too {
                 let _ = fuzz::build();
             }
         });
     }
     section("clippy", &|| {
-        cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+        let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+        succeed(&mut cargo(&clippy))
     });
     section("aarch64", &portable::check);
     section("tidy", &|| tidy::main(&[]));
@@ -97,10 +96,10 @@ pub fn main(arguments: &[String]) -> Outcome {
     section("dependencies", &dependencies);
     section("packages", &packages::check);
     section("tests", &|| tests(nextest));
-    section("documented examples", &|| cargo(&["test", "--doc", "--workspace", "--quiet"]));
+    section("documented examples", &|| succeed(&mut cargo(&["test", "--doc", "--workspace", "--quiet"])));
     section("python", &python::test);
     // The oracle's tests run the tools as users do: optimized, and without debug assertions.
-    section("oracle", &|| oracle(nextest, &run::build_tools("oracle")?));
+    section("oracle", &|| oracle(nextest, &run::build_tools("dev-release")?));
     let counts = ["--instructions", "--any-versions"].map(ToOwned::to_owned);
     section("instructions", &|| bench::main(if any_versions { &counts } else { &counts[..1] }));
     section("miri", &|| miri::main(&["--short".to_owned()]));
@@ -118,11 +117,10 @@ pub fn main(arguments: &[String]) -> Outcome {
 /// `deny.toml`. Security advisories are not checked: the database would have to be fetched for each run.
 fn dependencies() -> Outcome {
     // Under `cargo run`, which sets this variable, machete takes its own name for a directory to search.
-    let machete = &mut Command::new("cargo");
-    succeed(machete.args(["machete", "--skip-target-dir"]).env_remove("CARGO_PKG_NAME"))?;
+    succeed(cargo(&["machete", "--skip-target-dir"]).env_remove("CARGO_PKG_NAME"))?;
     for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
         let deny = ["deny", "--locked", "--config", "deny.toml", "--manifest-path", manifest, "check"];
-        cargo(&[&deny[..], &["bans", "licenses", "sources"]].concat())?;
+        succeed(cargo(&deny).args(["bans", "licenses", "sources"]))?;
     }
     Ok(())
 }
@@ -146,7 +144,7 @@ fn tests(nextest: bool) -> Outcome {
     } else {
         &["test", "--no-fail-fast", "--all-targets", "--workspace", "--exclude", "oracle"]
     };
-    let mut child = Command::new("cargo").args(runner).current_dir(root()).stderr(Stdio::piped()).spawn()?;
+    let mut child = cargo(runner).stderr(Stdio::piped()).spawn()?;
     let mut failed = Vec::new();
     if let Some(output) = child.stderr.take() {
         for_lines(output, |line, text| {
@@ -162,9 +160,8 @@ fn tests(nextest: bool) -> Outcome {
 fn oracle(nextest: bool, tools: &Path) -> Outcome {
     let selected: &[&str] =
         if nextest { &["--workspace", "--test", "oracle"] } else { &["--package", "oracle"] };
-    let mut cargo = Command::new("cargo");
-    cargo.arg("test").args(selected).env("REHAL_TOOLS", tools).current_dir(root());
-    let mut child = cargo.stdout(Stdio::piped()).spawn()?;
+    let mut cargo = cargo(&["test"]);
+    let mut child = cargo.args(selected).env("REHAL_TOOLS", tools).stdout(Stdio::piped()).spawn()?;
     let mut failed = Vec::new();
     if let Some(output) = child.stdout.take() {
         for_lines(output, |line, text| {
@@ -221,19 +218,6 @@ fn failed_by_nextest(line: &str) -> Option<String> {
 fn failed_by_libtest(line: &str) -> Option<String> {
     let test = line.trim_end().strip_prefix("test ")?.strip_suffix("FAILED")?.trim_end();
     Some(test.strip_suffix("...")?.trim_end().to_owned())
-}
-
-fn cargo(arguments: &[&str]) -> Outcome {
-    succeed(Command::new("cargo").args(arguments))
-}
-
-fn succeed(cargo: &mut Command) -> Outcome {
-    let status = cargo.current_dir(root()).status()?;
-    if status.success() {
-        return Ok(());
-    }
-    let arguments: Vec<_> = cargo.get_args().map(OsStr::to_string_lossy).collect();
-    Err(format!("cargo {}: {status}", arguments.join(" ")).into())
 }
 
 fn summary(sections: &[Section], all: bool) -> Outcome {

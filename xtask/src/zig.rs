@@ -1,8 +1,8 @@
 //! Builds for an old C library, with the linker of Zig: what a package needs of the system does not depend on
 //! the machine that builds it.
 
-use crate::dist::succeed;
-use crate::{python, root, run};
+use crate::run::{self, succeed};
+use crate::{root, venv};
 use std::error::Error;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub struct Zig {
 impl Zig {
     /// Finds the tools, which are installed by pip at the first time.
     pub fn find() -> Result<Self> {
-        let python = python::environment("wheel", |python| {
+        let python = venv::environment("wheel", |python| {
             python.args(PACKAGES);
         })?;
         let bin = python.parent().ok_or("an environment has a directory of programs")?.to_owned();

@@ -28,6 +28,7 @@ mod element_name;
 mod error;
 mod file_id;
 mod file_kind;
+mod file_refusal;
 pub mod flatbuffer;
 pub mod fnv;
 mod format_error;

@@ -22,6 +22,7 @@ mod bytes;
 mod checksums;
 mod codes;
 mod reader;
+mod record;
 mod rules;
 mod sink;
 mod writer;
@@ -36,6 +37,7 @@ pub use codes::{
     DigestType, FileReferenceType, FileValidationType, ObjectType, OperationCode, PayloadType, RecordType,
 };
 pub use payload::Payload;
-pub use reader::{Capture, OpenOptions, Record, Records, Tear, Version};
+pub use reader::{Capture, OpenOptions, Records, Tear};
+pub use record::{Record, Version};
 pub use sink::{Sink, WriteBuffer};
 pub use writer::{RecordFields, Writer};

@@ -408,6 +408,13 @@ fn list_bytes<T>(count: u64, rest: &[u8]) -> Option<usize> {
     checked_array_bytes(count, size_of::<T>(), rest.len())
 }
 
+impl<'a> Record<'a> {
+    /// The typed payload, with every length, list and reserved field validated.
+    pub fn payload(&self) -> Result<Payload<'a>, FormatError> {
+        Payload::parse(self)
+    }
+}
+
 fn check_scope(record: &Record<'_>, scope: &Scope<'_>) -> Result<(), FormatError> {
     if scope.name.is_empty() {
         let at = core::mem::offset_of!(layout::Scope, name_length);

@@ -3,10 +3,8 @@ use zerocopy::FromBytes;
 
 use crate::checksums::{ChecksumState, Damage, Extent, Mismatch, Table, Verifier};
 use crate::layout::{FILE_MAGIC, FileHeader, RECORD_FLAG_OPTIONAL, RecordHeader};
-use crate::{ObjectType, OperationCode, Payload, PayloadType, RecordType};
-
-/// The name of the format in errors.
-const FORMAT: &str = "capture";
+use crate::record::FORMAT;
+use crate::{ObjectType, OperationCode, PayloadType, Record, RecordType, Version};
 
 /// This many zeros instead of a record header mark the end of the written data, not a corrupt record.
 const ZEROS_BYTES: usize = 1 << 20;
@@ -34,23 +32,6 @@ pub struct Capture<'a> {
 pub struct OpenOptions {
     /// Read the complete records of a capture that was never closed or is truncated, instead of rejecting it.
     pub recover: bool,
-}
-
-/// Format version of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
-    /// 1 or 2.
-    pub major: u16,
-    /// 0 in all released versions; ignored, like the reference does.
-    pub minor: u16,
-}
-
-impl Version {
-    /// The releases that wrote it, in words, if it is an earlier one. Captures of it do not name functions.
-    /// This library replays it, and so do the tools of these releases; those of later ones do not.
-    pub fn earlier_releases(self) -> Option<&'static str> {
-        (self.major == 1).then_some("3.12.0rc20260429 to 3.12.0rc20260519")
-    }
 }
 
 /// The premature end of a capture.
@@ -252,88 +233,6 @@ impl<'a> Capture<'a> {
             }
             return;
         }
-    }
-}
-
-/// One record, zero-copy.
-#[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
-    /// File offset of the record's header.
-    pub offset: u64,
-    /// The header.
-    pub header: &'a RecordHeader,
-    /// The payload's bytes.
-    pub payload: &'a [u8],
-    /// The format version of its file.
-    pub version: Version,
-}
-
-impl<'a> Record<'a> {
-    /// Its index among the records of the file, from zero.
-    pub fn ordinal(&self) -> u64 {
-        self.header.sequence_ordinal.get()
-    }
-
-    /// The record type.
-    pub fn record_type(&self) -> RecordType {
-        RecordType(self.header.record_type.get())
-    }
-
-    /// Type of its object.
-    pub fn object_type(&self) -> ObjectType {
-        ObjectType(self.header.object_type.get())
-    }
-
-    /// The recorded operation, or `NONE`.
-    pub fn operation(&self) -> OperationCode {
-        OperationCode(self.header.operation_code.get())
-    }
-
-    /// The payload type.
-    pub fn payload_type(&self) -> PayloadType {
-        PayloadType(self.header.payload_type.get())
-    }
-
-    /// Whether its type is unknown and it may be skipped.
-    pub fn is_skippable(&self) -> bool {
-        !self.record_type().is_known()
-    }
-
-    /// File offset of the payload's first byte.
-    pub fn payload_offset(&self) -> u64 {
-        self.offset + u64::from(self.header.header_length.get())
-    }
-
-    /// The typed payload, with every length, list and reserved field validated.
-    pub fn payload(&self) -> Result<Payload<'a>, FormatError> {
-        Payload::parse(self)
-    }
-
-    /// An error in this record; `field_offset` is relative to its payload.
-    #[cold]
-    pub fn payload_error(
-        &self,
-        fault: Fault,
-        field_offset: usize,
-        field: &'static str,
-        expected: impl Into<String>,
-        found: impl Into<String>,
-    ) -> FormatError {
-        let offset = self.payload_offset() + field_offset as u64;
-        FormatError::new(FORMAT, fault, offset, field, expected, found).in_record(self.ordinal())
-    }
-
-    /// An error in this record's header; `field_offset` is relative to the record.
-    #[cold]
-    pub fn header_error(
-        &self,
-        field_offset: usize,
-        field: &'static str,
-        expected: impl Into<String>,
-        found: impl Into<String>,
-    ) -> FormatError {
-        let offset = self.offset + field_offset as u64;
-        FormatError::new(FORMAT, Fault::Corrupt, offset, field, expected, found).in_record(self.ordinal())
     }
 }
 

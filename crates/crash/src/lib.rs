@@ -57,7 +57,8 @@
 //! | `hal/command_buffer.rs` | `LAST_ID` | ids of command buffers |
 //! | `hal/executable.rs` | `LAST_ID` | ids of executables |
 //! | `hal/profile/clock.rs` | `RESOLUTION_NS`, `READING_NS` | the clock's resolution and the cost of reading it, measured once |
-//! | `hal/profile/session.rs` | `REPLAYED_RECORD`, `LAST_ID` | the record of a thread's events; ids of sessions |
+//! | `hal/profile/identity.rs` | `REPLAYED_RECORD` | the record that a thread replays |
+//! | `hal/profile/session.rs` | `LAST_ID` | ids of sessions |
 //! | `hal/semaphore.rs` | `LAST_ID` | ids of semaphores |
 //! | `local/command.rs` | `SPARE` | command buffers of a thread, to be used again |
 //! | `local/executable/image_cache.rs` | `CACHE` | images that are loaded again |
@@ -78,8 +79,6 @@
 //! | `kernels/kernels.rs` | `CORES` | the number of cores, read once |
 //! | `base/parallel.rs` | `POOL_PROCESS` | rayon's global pool |
 //! | `jobs/group.rs` | `WATCHDOG_PROCESS` | what ends processes that this one has started |
-//! | `vulkan/creation/interception.rs` | `LOADER`, `FUNCTION`, `LEFT`, `IS_LASTING`, `ERROR`, `HAS_FAILED`, `DEVICE_FUNCTIONS` | failures that tests inject |
-//! | `vulkan/creation/mod.rs` | `ONE_AT_A_TIME` | tests inject failures in turn |
 //! | `vulkan/gpu.rs` | `DEVICES` | devices that are open |
 //! | `vulkan/memory/block.rs` | `MAPPINGS`, `LAST_ID` | mappings of emulated devices; ids of blocks |
 

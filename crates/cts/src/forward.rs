@@ -11,10 +11,6 @@ macro_rules! forward {
             self.base.backend().create_event(affinity, flags)
         }
 
-        fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
-            self.base.backend().create_channel(affinity, params)
-        }
-
         fn create_executable_cache(&self, identifier: &str) -> Result<()> {
             self.base.backend().create_executable_cache(identifier)
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rehal_base::{Error, HostMemory, Range, Result, StatusCode};
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferParams, CommandCategories, Device,
+    Buffer, BufferParams, BufferRef, BufferUsage, CommandBufferParams, CommandCategories, Device,
     DeviceGroup, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags, transfer,
 };
 
@@ -239,11 +239,7 @@ fn buffers_in_command_buffers(pair: &Pair<'_>) -> Result<()> {
         ..CommandBufferParams::default().slots(1)
     })?;
     commands.begin()?;
-    let recorded = commands.record(&Command::Copy {
-        source: BufferRef::range(&source, 0, 64),
-        target: BufferRef::slot(0, 0, 64),
-        flags: 0,
-    });
+    let recorded = commands.copy(BufferRef::range(&source, 0, 64), BufferRef::slot(0, 0, 64));
     if !pair.used(recorded)? {
         return Ok(());
     }

@@ -49,6 +49,11 @@ impl<'s> Harness<'s> {
         self.semaphore_at(0)
     }
 
+    /// Two semaphores at 0, such as that of a wait and that of a signal.
+    pub(crate) fn two_semaphores(&self) -> Result<(Semaphore, Semaphore)> {
+        Ok((self.semaphore()?, self.semaphore()?))
+    }
+
     /// A semaphore at `value`.
     pub(crate) fn semaphore_at(&self, value: u64) -> Result<Semaphore> {
         self.device.create_semaphore(QUEUE_AFFINITY_ANY, value, SemaphoreFlags::empty())

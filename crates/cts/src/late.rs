@@ -12,10 +12,10 @@ use bumpalo::Bump;
 use rehal_base::{Error, Result};
 use rehal_hal::profile::{ProfileData, ProfileRequest};
 use rehal_hal::{
-    Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device, DeviceBackend,
-    DeviceInfo, Event, Executable, ExecutableParams, File, HostFile, HostMemory, KeptSubmission, Live,
-    MemoryAccess, MemoryStatistics, PendingSubmissions, QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp,
-    Semaphore, SemaphoreFlags, StoredNames, Submission,
+    Buffer, BufferParams, CommandBuffer, CommandBufferParams, Device, DeviceBackend, DeviceInfo, Event,
+    Executable, ExecutableParams, File, HostFile, HostMemory, KeptSubmission, Live, MemoryAccess,
+    MemoryStatistics, PendingSubmissions, QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, Semaphore,
+    SemaphoreFlags, StoredNames, Submission,
 };
 
 use crate::forward::forward;

@@ -149,12 +149,11 @@ pub enum ObjectKind {
     Executable,
     File,
     Event,
-    Channel,
 }
 
 impl ObjectKind {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::Device,
         Self::Allocator,
         Self::Buffer,
@@ -164,7 +163,6 @@ impl ObjectKind {
         Self::Executable,
         Self::File,
         Self::Event,
-        Self::Channel,
     ];
 
     /// Its name, such as `command buffer`.
@@ -179,7 +177,6 @@ impl ObjectKind {
             Self::Executable => "executable",
             Self::File => "file",
             Self::Event => "event",
-            Self::Channel => "channel",
         }
     }
 }

@@ -9,7 +9,7 @@ use rehal_base::{Error, Range, Result, StatusCode};
 use crate::flags::*;
 use crate::profile::{LazyId, ProfiledAllocation};
 use crate::statistics::{CountedMemory, MemoryCounters};
-use crate::{Device, HostMemory};
+use crate::{BufferParams, BufferRef, Device, HostMemory};
 
 /// Usage by the device, as opposed to the host.
 const DEVICE_USAGE: BufferUsage = BufferUsage::TRANSFER_SOURCE
@@ -20,59 +20,6 @@ const DEVICE_USAGE: BufferUsage = BufferUsage::TRANSFER_SOURCE
     .union(BufferUsage::DISPATCH_STORAGE_WRITE)
     .union(BufferUsage::DISPATCH_IMAGE_READ)
     .union(BufferUsage::DISPATCH_IMAGE_WRITE);
-
-/// The requested or granted parameters of a buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BufferParams {
-    /// Allowed usage.
-    pub usage: BufferUsage,
-    /// Allowed access to its memory.
-    pub access: MemoryAccess,
-    /// Its memory type.
-    pub memory_type: MemoryType,
-    /// The queues that may use it.
-    pub affinity: QueueAffinity,
-    /// Minimum alignment in bytes; 0 lets the device choose.
-    pub min_alignment: u64,
-}
-
-impl Default for BufferParams {
-    /// Device-local memory for dispatches and transfers, on any queue.
-    fn default() -> Self {
-        Self {
-            usage: BufferUsage::TRANSFER_SOURCE
-                | BufferUsage::TRANSFER_TARGET
-                | BufferUsage::DISPATCH_STORAGE_READ
-                | BufferUsage::DISPATCH_STORAGE_WRITE,
-            access: MemoryAccess::READ | MemoryAccess::WRITE | MemoryAccess::DISCARD,
-            memory_type: MemoryType::DEVICE_LOCAL,
-            affinity: QUEUE_AFFINITY_ANY,
-            min_alignment: 0,
-        }
-    }
-}
-
-impl BufferParams {
-    /// Memory that the host can map, too: in any order, for as long as a mapping lives.
-    pub fn mappable(self) -> Self {
-        Self {
-            usage: self.usage | BufferUsage::MAPPING_SCOPED | BufferUsage::MAPPING_ACCESS_RANDOM,
-            memory_type: self.memory_type | MemoryType::HOST_VISIBLE,
-            ..self
-        }
-    }
-
-    /// Completes the fields that are zero, like the reference's HAL does for every driver.
-    pub fn canonical(self) -> Self {
-        Self {
-            usage: if self.usage.is_empty() { Self::default().usage } else { self.usage },
-            access: if self.access.is_empty() { Self::default().access } else { self.access },
-            memory_type: if self.memory_type.is_empty() { MemoryType::OPTIMAL } else { self.memory_type },
-            affinity: if self.affinity == 0 { QUEUE_AFFINITY_ANY } else { self.affinity },
-            min_alignment: self.min_alignment,
-        }
-    }
-}
 
 /// A range mapped by the host, with the mode and access of the mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -449,6 +396,12 @@ impl Buffer {
         let mapping = self.map(access, offset, source.len() as u64)?;
         mapping.write(0, source)?;
         mapping.unmap()
+    }
+}
+
+impl<'a> From<&'a Buffer> for BufferRef<&'a Buffer> {
+    fn from(buffer: &'a Buffer) -> Self {
+        Self::whole(buffer)
     }
 }
 

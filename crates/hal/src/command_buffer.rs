@@ -9,46 +9,9 @@ use rehal_base::{Context, Error, Result};
 use crate::flags::*;
 use crate::profile::{Identity, ReplayedCommands};
 use crate::{
-    Binding, Buffer, BufferBarrier, BufferRef, Command, Dispatch, Live, WorkgroupCount, transfer_checks,
+    Binding, Buffer, BufferBarrier, BufferRef, Command, CommandBufferParams, Dispatch, Live, WorkgroupCount,
+    transfer_checks,
 };
-
-/// The parameters of a command buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CommandBufferParams {
-    /// How it may be recorded and executed.
-    pub mode: CommandBufferMode,
-    /// The categories of commands it may contain.
-    pub categories: CommandCategories,
-    /// The queues that it will execute on.
-    pub affinity: QueueAffinity,
-    /// Capacity of the binding table that its commands refer to.
-    pub binding_capacity: u64,
-}
-
-/// For commands of both categories on any queue, executed any number of times, without slots.
-impl Default for CommandBufferParams {
-    fn default() -> Self {
-        Self {
-            mode: CommandBufferMode::empty(),
-            categories: CommandCategories::TRANSFER | CommandCategories::DISPATCH,
-            affinity: QUEUE_AFFINITY_ANY,
-            binding_capacity: 0,
-        }
-    }
-}
-
-impl CommandBufferParams {
-    /// Whether it is executed at most once.
-    pub fn one_shot(mut self, is_one_shot: bool) -> Self {
-        self.mode.set(CommandBufferMode::ONE_SHOT, is_one_shot);
-        self
-    }
-
-    /// The number of slots that its commands may use in place of buffers.
-    pub fn slots(self, count: u64) -> Self {
-        Self { binding_capacity: count, ..self }
-    }
-}
 
 /// A driver's implementation of a command buffer. Called in order, by one thread at a time: `begin`, any
 /// number of `record`, `end`.
@@ -244,11 +207,6 @@ impl CommandBuffer {
                 self.require_validated_category(CommandCategories::DISPATCH)?;
                 self.check_barriers(buffer_barriers)
             }
-            Command::Collective { send, recv, .. } => {
-                self.require_validated_category(CommandCategories::DISPATCH)?;
-                self.check_ref(send, BufferUsage::empty())?;
-                self.check_ref(recv, BufferUsage::empty())
-            }
             Command::SignalEvent { .. } | Command::ResetEvent { .. } => {
                 self.require_validated_category(CommandCategories::DISPATCH)
             }
@@ -328,8 +286,11 @@ impl Dispatch<Live<'_>> {
                 | DispatchFlags::DYNAMIC_INDIRECT_ARGUMENTS
                 | DispatchFlags::STATIC_INDIRECT_ARGUMENTS,
         ) {
-            // Their meaning is driver-specific; the driver checks them.
-            return Ok(());
+            // Kernels of all drivers would misread arguments in another form.
+            return Err(Error::unimplemented(format!(
+                "dispatches support only constants and bindings as kernel arguments (flags 0x{:x})",
+                self.flags.bits()
+            )));
         }
         let function = self.executable.function(self.function)?;
         let constant_bytes = usize::from(function.constant_count) * size_of::<u32>();

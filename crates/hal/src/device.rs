@@ -1,86 +1,14 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use rehal_base::{Error, FileKind, Range, Result};
+use rehal_base::{Error, Range, Result};
 
 use crate::flags::*;
 use crate::profile::{ProfileData, ProfileRequest};
 use crate::{
-    Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Event, Executable,
-    ExecutableFormat, ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, Queue, Semaphore,
-    Submission,
+    Buffer, BufferParams, CommandBuffer, CommandBufferParams, DeviceInfo, Event, Executable,
+    ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, Semaphore, Submission,
 };
-
-/// The identity of a device, for messages and `--list_devices`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceInfo {
-    /// The name of its driver, such as `local-sync`.
-    pub driver: String,
-    /// The formats of its driver; see [`DriverBackend::formats`](crate::DriverBackend::formats).
-    pub formats: &'static [ExecutableFormat],
-    /// Its name within the driver.
-    pub name: String,
-    /// Whether work runs on the thread that makes it ready: once a submission without unmet waits returns, it
-    /// has run.
-    pub is_synchronous: bool,
-    /// Whether its work can use any coherent memory of the host: of other devices, too, if the host can map
-    /// it.
-    pub uses_host_memory: bool,
-    /// Whether new memory is zeros. See [`new_memory`](crate::new_memory) otherwise.
-    pub zeroes_memory: bool,
-    /// Whether the device can be lost: then all of its timelines fail, also at payloads that they had
-    /// reached.
-    pub can_be_lost: bool,
-    /// Its UUID, if it has one.
-    pub uuid: Option<[u8; 16]>,
-    /// What it states of the dispatches that it runs; `None` if it has no limits.
-    pub limits: Option<DispatchLimits>,
-}
-
-/// Limits that a device states for dispatches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DispatchLimits {
-    /// The bytes of a binding, unless kernels get its address; see [`ExecutableFormat::binds_addresses`].
-    pub binding_bytes: u64,
-    /// The workgroups in x, y and z.
-    pub workgroup_count: [u32; 3],
-    /// Whether the device is known to run dispatches beyond its limits, which then cause a warning instead of
-    /// an error.
-    pub serves_more: bool,
-}
-
-impl DispatchLimits {
-    /// What exceeds the limits in a dispatch of `count` workgroups, `None` if that is not known, of which
-    /// `binding_bytes` is the largest binding that they count for.
-    pub fn exceeded(&self, count: Option<[u32; 3]>, binding_bytes: u64) -> impl Iterator<Item = String> {
-        let is_more =
-            |it: &[u32; 3]| it.iter().zip(self.workgroup_count).any(|(count, limit)| *count > limit);
-        let of_binding = (binding_bytes > self.binding_bytes).then(|| {
-            format!(
-                "a binding has {binding_bytes} bytes, the device states a limit of {}",
-                self.binding_bytes
-            )
-        });
-        let of_count = count.filter(|it| !it.contains(&0) && is_more(it)).map(|count| {
-            let text = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
-            let (count, limit) = (text(count), text(self.workgroup_count));
-            format!("{count} workgroups are dispatched, the device states a limit of {limit}")
-        });
-        of_binding.into_iter().chain(of_count)
-    }
-}
-
-impl DeviceInfo {
-    /// Its driver's description of the format of this name, `None` for a format of another driver.
-    pub fn format(&self, name: &str) -> Option<&'static ExecutableFormat> {
-        ExecutableFormat::find(self.formats, name)
-    }
-
-    /// Whether a file of this kind may be an executable of its driver.
-    pub fn has_files_of(&self, kind: FileKind) -> bool {
-        self.formats.iter().any(|format| format.files.contains(&kind))
-    }
-}
 
 /// A driver's implementation of a device. Every function may be called from any thread.
 pub trait DeviceBackend: Any + Send + Sync {
@@ -113,9 +41,6 @@ pub trait DeviceBackend: Any + Send + Sync {
 
     /// An event.
     fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event>;
-
-    /// A channel for collectives. Optional; see [`unsupported`].
-    fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel>;
 
     /// Notes that the program is about to prepare executables in a cache called `identifier`. Drivers have no
     /// caches and succeed; a recorder records it, since captures have caches.
@@ -182,7 +107,7 @@ pub trait DeviceBackend: Any + Send + Sync {
     fn memory_statistics(&self) -> Option<MemoryStatistics>;
 }
 
-/// The error of a driver whose `device` lacks an optional feature, such as `channels`.
+/// The error of a driver whose `device` lacks an optional feature, such as `imported memory`.
 pub fn unsupported(device: &DeviceInfo, ability: &str) -> Error {
     Error::unimplemented(format!("device '{}' does not support {ability}", device.name))
 }
@@ -278,12 +203,6 @@ impl Device {
         self.0.create_event(affinity, flags)
     }
 
-    /// See [`DeviceBackend::create_channel`].
-    #[doc(hidden)]
-    pub fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
-        self.0.create_channel(affinity, params)
-    }
-
     /// See [`DeviceBackend::create_executable_cache`].
     pub fn create_executable_cache(&self, identifier: &str) -> Result<()> {
         self.0.create_executable_cache(identifier)
@@ -348,11 +267,6 @@ impl Device {
     /// See [`DeviceBackend::flush`].
     pub fn flush(&self, affinity: QueueAffinity) -> Result<()> {
         self.0.flush(affinity)
-    }
-
-    /// The queues of this device in `affinity`: see [`Queue`].
-    pub fn queue(&self, affinity: QueueAffinity) -> Queue<'_> {
-        Queue::new(self, affinity)
     }
 }
 

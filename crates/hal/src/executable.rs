@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicU64;
 
 use rehal_base::{Error, Result, listed};
 
-use crate::NeededWorkgroups;
 use crate::flags::*;
 use crate::profile::Identity;
+use crate::{FunctionInfo, NeededWorkgroups};
 
 /// The parameters of executable preparation.
 #[derive(Clone, Copy)]
@@ -71,47 +71,6 @@ pub struct ReplacedFunction {
     pub function: u32,
     /// The workgroups that it needs.
     pub workgroups: NeededWorkgroups,
-}
-
-/// The reflected properties of a function of an executable.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FunctionInfo {
-    /// Its name, or empty.
-    pub name: String,
-    /// Behaviour flags (source: `iree_hal_executable_function_flags_t`).
-    pub flags: u64,
-    /// Static or minimum workgroup size in x, y and z.
-    pub workgroup_size: [u32; 3],
-    /// Number of 32-bit constants.
-    pub constant_count: u16,
-    /// Number of buffer bindings.
-    pub binding_count: u16,
-    /// Declared number of parameters.
-    pub parameter_count: u16,
-    /// Reflected parameters, if the executable has them.
-    pub parameters: Vec<FunctionParameter>,
-}
-
-impl FunctionInfo {
-    /// The ordinal of the first of `functions` with this name.
-    pub fn find(functions: &[Self], name: &str) -> Option<u32> {
-        functions.iter().position(|function| function.name == name).map(|ordinal| ordinal as u32)
-    }
-}
-
-/// A reflected parameter of a function.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FunctionParameter {
-    /// 0 constant, 1 binding, 2 buffer pointer.
-    pub kind: u8,
-    /// Size in bytes.
-    pub size: u8,
-    /// Flags.
-    pub flags: u16,
-    /// Offset in bytes, or the binding's ordinal.
-    pub offset: u16,
-    /// Its name, or empty.
-    pub name: String,
 }
 
 /// A driver's implementation of an executable.

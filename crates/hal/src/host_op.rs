@@ -1,7 +1,7 @@
 use rehal_base::Result;
 
 use crate::flags::*;
-use crate::{BufferParams, CommandBufferParams, Names, RenameHost};
+use crate::{BufferParams, CommandBufferParams, FileSource, Names, RenameHost};
 
 /// Host operations around commands and submissions.
 #[derive(Clone, Copy)]
@@ -103,10 +103,6 @@ pub enum CreateOp<N: Names> {
         flags: u32,
         created: N::Created<N::Event>,
     },
-    Channel {
-        device: N::Device,
-        created: N::Created<N::Channel>,
-    },
     ExecutableCache {
         device: N::Device,
         identifier: N::Bytes,
@@ -184,63 +180,6 @@ pub struct RangeOp<N: Names> {
     pub access: MemoryAccess,
 }
 
-/// The source of an imported file's bytes. `B` is the representation of bytes and paths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileSource<B> {
-    /// The kind of handle that the program imported: 0 for memory, 1 for an open file (source:
-    /// `iree_io_file_handle_type_t`).
-    pub handle_type: u32,
-    /// Flags of the import.
-    pub flags: u32,
-    /// The system identity of an open file.
-    pub identity: FileIdentity,
-    /// The source of its bytes.
-    pub contents: FileContents<B>,
-}
-
-/// The system identity of an open file; zeros if unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FileIdentity {
-    /// Device number.
-    pub device: u64,
-    /// Inode number.
-    pub inode: u64,
-    /// Time of modification in nanoseconds since 1970.
-    pub mtime_ns: u64,
-}
-
-/// The location of a captured file's contents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileContents<B> {
-    /// None: the import failed.
-    Nothing,
-    /// In an external file.
-    External {
-        /// The path, as the program named it.
-        path: B,
-        /// How to validate the file.
-        validation: Validation,
-    },
-    /// In the capture.
-    Inline(B),
-    /// In the capture, at the point of each read.
-    Ranges {
-        /// The path, as the program named it.
-        path: B,
-    },
-}
-
-/// How to validate that a file is the one captured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Validation {
-    /// By length only.
-    Length,
-    /// By its [`FileIdentity`]; by length if unknown.
-    Identity,
-    /// By the FNV-1a-64 digest of its contents.
-    Digest(u64),
-}
-
 impl<N: Names> HostOp<N> {
     /// The same operation under other names.
     pub fn rename<T: Names, R: RenameHost<N, T>>(self, names: &mut R) -> Result<HostOp<T>> {
@@ -292,10 +231,6 @@ impl<N: Names> CreateOp<N> {
             Self::Event { device, affinity, flags, created } => {
                 let device = names.device(device)?;
                 To::Event { device, affinity, flags, created: names.created_event(created)? }
-            }
-            Self::Channel { device, created } => {
-                let device = names.device(device)?;
-                To::Channel { device, created: names.created_channel(created)? }
             }
             Self::ExecutableCache { device, identifier, created } => {
                 let (device, identifier) = (names.device(device)?, names.bytes(identifier)?);
@@ -352,21 +287,5 @@ impl<N: Names> RangeOp<N> {
     pub fn rename<T: Names, R: RenameHost<N, T>>(self, names: &mut R) -> Result<RangeOp<T>> {
         let Self { buffer, offset, length, mode, access } = self;
         Ok(RangeOp { buffer: names.buffer(buffer)?, offset, length, mode, access })
-    }
-}
-
-impl<B> FileSource<B> {
-    /// The same source with another representation of its bytes.
-    pub fn try_map_bytes<T, E>(self, hold: impl FnOnce(B) -> Result<T, E>) -> Result<FileSource<T>, E> {
-        let Self { handle_type, flags, identity, contents } = self;
-        let contents = match contents {
-            FileContents::Nothing => FileContents::Nothing,
-            FileContents::External { path, validation } => {
-                FileContents::External { path: hold(path)?, validation }
-            }
-            FileContents::Inline(bytes) => FileContents::Inline(hold(bytes)?),
-            FileContents::Ranges { path } => FileContents::Ranges { path: hold(path)? },
-        };
-        Ok(FileSource { handle_type, flags, identity, contents })
     }
 }

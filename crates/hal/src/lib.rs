@@ -15,9 +15,8 @@
 //!
 //! A driver implements the `*Backend` traits, starting from [`DriverBackend`], which finds and creates
 //! devices. Backend traits have no default bodies, so that a decorator of a backend cannot forget to forward
-//! a function; a driver rejects optional features that it lacks ([`unsupported`]). Handles ([`Device`],
-//! [`Buffer`], …) are cheap clones over backends; they check ranges, usage, access and state before a call,
-//! so a backend may trust its arguments. Work is ordered only by timepoints of semaphores: two submissions
+//! a function. Handles ([`Device`], [`Buffer`], …) are cheap clones over backends; they check ranges, usage,
+//! access, state and the form of arguments before a call, so a backend may trust its arguments. Work is ordered only by timepoints of semaphores: two submissions
 //! without a timepoint between them may execute in any order or concurrently. A submission that fails fails
 //! every semaphore it would have signalled, with the same error.
 //!
@@ -43,10 +42,10 @@
 mod buffer;
 mod buffer_view;
 mod callbacks;
-mod channel;
 mod command_buffer;
 mod commands;
 mod device;
+mod device_info;
 mod device_uri;
 mod driver;
 mod event;
@@ -55,16 +54,21 @@ mod fence;
 mod file;
 mod flags;
 mod format;
+mod function;
 mod group;
 mod host_op;
+mod indexed;
 mod latch;
+mod live;
 #[cfg(test)]
 mod models;
 mod names;
 pub mod new_memory;
 mod op;
+mod operands;
 mod options;
 mod parameter;
+mod params;
 mod pending;
 pub mod profile;
 mod promise;
@@ -85,35 +89,37 @@ mod wait;
 mod watched;
 mod workgroups;
 
-pub use buffer::{Buffer, BufferBackend, BufferParams, MappedRange, Mapping, PlainBuffer};
+pub use buffer::{Buffer, BufferBackend, MappedRange, Mapping, PlainBuffer};
 pub use buffer_view::{BufferView, Encoding, dense_size};
 pub use callbacks::defer_callbacks;
-pub use channel::{Channel, ChannelBackend, ChannelParams};
-pub use command_buffer::{CommandBuffer, CommandBufferBackend, CommandBufferParams};
-pub use device::{Device, DeviceBackend, DeviceInfo, DispatchLimits, unsupported};
+pub use command_buffer::{CommandBuffer, CommandBufferBackend};
+pub use device::{Device, DeviceBackend, unsupported};
+pub use device_info::{DeviceInfo, DispatchLimits};
 pub use device_uri::DeviceUri;
 pub use driver::{DeviceDescription, DeviceSection, Driver, DriverBackend};
 pub use event::{Event, EventBackend};
-pub use executable::{
-    Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter, ReplacedFunction,
-    WorkgroupSchedule,
-};
+pub use executable::{Executable, ExecutableBackend, ExecutableParams, ReplacedFunction, WorkgroupSchedule};
 pub use fence::Fence;
 pub use file::{File, FileBackend, HostFile};
 pub use flags::*;
 pub use format::{CompilerTarget, ExecutableFormat, WrittenBindings};
+pub use function::{FunctionInfo, FunctionParameter};
 pub use group::DeviceGroup;
 pub use host_op::{
-    CreateOp, DeviceQuery, ExecutableQuery, FileContents, FileIdentity, FileSource, HostOp, ImportFile,
-    InfoOp, PrepareExecutable, RangeOp, Validation,
+    CreateOp, DeviceQuery, ExecutableQuery, HostOp, ImportFile, InfoOp, PrepareExecutable, RangeOp,
 };
+pub use indexed::{Indexed, Span, StoredLists};
 pub use names::{Live, Names, Rename, RenameHost, rename_buffer_ref};
 pub use op::{
-    Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, MemoryBarrier, Op, QueueOp,
-    Submission, Timepoint, WORKGROUP_COUNT_BYTES, WorkgroupCount,
+    Command, Dispatch, HostCall, HostCallFn, Op, QueueOp, Submission, WORKGROUP_COUNT_BYTES, WorkgroupCount,
+};
+pub use operands::{
+    Binding, BufferBarrier, BufferRef, FileContents, FileIdentity, FileSource, MemoryBarrier, Timepoint,
+    Validation,
 };
 pub use options::{CommonOptions, DeviceOptions, OptionSet, PerfMap};
 pub use parameter::{DeviceParameter, ParameterGroup, ParameterScope, ParameterValue};
+pub use params::{BufferParams, CommandBufferParams};
 pub use pending::{KeptSubmission, Note, PendingSubmissions};
 pub use promise::Promise;
 pub use queue::Queue;
@@ -122,7 +128,7 @@ pub use registry::DriverRegistry;
 pub use rehal_base::HostMemory;
 pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback};
 pub use statistics::{CountedMemory, HeapStatistics, MemoryCounters, MemoryStatistics};
-pub use store::{Indexed, Span, Store, StoredLists};
+pub use store::Store;
 pub use stored_names::StoredNames;
 pub use timeline::Timeline;
 pub use unwind::for_each as for_each_unwinding;

@@ -1,11 +1,9 @@
-use std::fmt;
 use std::sync::Arc;
 
 use rehal_base::Result;
 
 use crate::flags::*;
-use crate::profile::QueueOpKind;
-use crate::{Buffer, BufferParams, HostOp, InfoOp, Names, Rename};
+use crate::{BufferParams, BufferRef, HostOp, InfoOp, Names, Rename};
 
 /// Everything that a program requests of an accelerator.
 pub enum Op<N: Names> {
@@ -22,53 +20,6 @@ pub enum Op<N: Names> {
     },
     /// Work for a queue.
     Queue(Submission<N>),
-}
-
-/// A range of a buffer, or of the buffer in a slot of the binding table at execution.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct BufferRef<B> {
-    /// The buffer, or the slot.
-    pub binding: Binding<B>,
-    /// First byte, relative to the buffer or the slot's range.
-    pub offset: u64,
-    /// Number of bytes, or [`WHOLE_BUFFER`].
-    pub length: u64,
-}
-
-/// The target of a [`BufferRef`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Binding<B> {
-    /// A buffer.
-    Direct(B),
-    /// An entry of the binding table passed with the submission.
-    Slot(u32),
-}
-
-/// A value of a semaphore's timeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timepoint<S> {
-    /// The semaphore.
-    pub semaphore: S,
-    /// The value to wait for or to signal.
-    pub value: u64,
-}
-
-/// Makes writes of one access scope visible to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryBarrier {
-    /// Accesses before the barrier.
-    pub source_scope: AccessScope,
-    /// Accesses after it.
-    pub target_scope: AccessScope,
-}
-
-/// A [`MemoryBarrier`] for a range of a buffer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct BufferBarrier<B> {
-    /// The scopes.
-    pub barrier: MemoryBarrier,
-    /// The range.
-    pub buffer: BufferRef<B>,
 }
 
 /// Bytes of an indirect workgroup count: a dispatch reads no others of the range that it names.
@@ -152,15 +103,6 @@ pub enum Command<N: Names> {
         target: BufferRef<N::Buffer>,
         flags: u64,
     },
-    Collective {
-        channel: N::Channel,
-        /// Kind, reduction and element type, packed as in the HAL.
-        operation: u32,
-        param: u32,
-        send: BufferRef<N::Buffer>,
-        recv: BufferRef<N::Buffer>,
-        element_count: u64,
-    },
     Dispatch(Dispatch<N>),
     BeginDebugGroup {
         label: N::Bytes,
@@ -230,6 +172,42 @@ pub enum QueueOp<N: Names> {
     },
 }
 
+/// What a queue operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names of [`QueueOp`]")]
+pub enum QueueOpKind {
+    Alloca,
+    Dealloca,
+    Fill,
+    Update,
+    Copy,
+    Read,
+    Write,
+    Dispatch,
+    Execute,
+    Barrier,
+    HostCall,
+}
+
+impl QueueOpKind {
+    /// The name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alloca => "alloca",
+            Self::Dealloca => "dealloca",
+            Self::Fill => "fill",
+            Self::Update => "update",
+            Self::Copy => "copy",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Dispatch => "dispatch",
+            Self::Execute => "execute",
+            Self::Barrier => "barrier",
+            Self::HostCall => "host_call",
+        }
+    }
+}
+
 /// A [`QueueOp`] with the timepoints that order it.
 #[derive(Clone, Copy)]
 pub struct Submission<N: Names> {
@@ -252,29 +230,6 @@ pub type HostCallFn = dyn Fn([u64; 4]) -> Result<()> + Send + Sync;
 /// A host call for submission.
 #[derive(Clone)]
 pub struct HostCall(pub Arc<HostCallFn>);
-
-impl<B> BufferRef<B> {
-    /// All of `buffer`.
-    pub fn whole(buffer: B) -> Self {
-        Self { binding: Binding::Direct(buffer), offset: 0, length: WHOLE_BUFFER }
-    }
-
-    /// `length` bytes of `buffer` from `offset`.
-    pub fn range(buffer: B, offset: u64, length: u64) -> Self {
-        Self { binding: Binding::Direct(buffer), offset, length }
-    }
-
-    /// `length` bytes at `offset` of the buffer in the binding table's `slot`.
-    pub fn slot(slot: u32, offset: u64, length: u64) -> Self {
-        Self { binding: Binding::Slot(slot), offset, length }
-    }
-}
-
-impl<'a> From<&'a Buffer> for BufferRef<&'a Buffer> {
-    fn from(buffer: &'a Buffer) -> Self {
-        Self::whole(buffer)
-    }
-}
 
 impl<N: Names> Dispatch<N> {
     /// The same dispatch under other names.
@@ -341,16 +296,6 @@ impl<N: Names> Command<N> {
             Self::Copy { source, target, flags } => {
                 Command::Copy { source: names.buffer_ref(source)?, target: names.buffer_ref(target)?, flags }
             }
-            Self::Collective { channel, operation, param, send, recv, element_count } => {
-                Command::Collective {
-                    channel: names.channel(channel)?,
-                    operation,
-                    param,
-                    send: names.buffer_ref(send)?,
-                    recv: names.buffer_ref(recv)?,
-                    element_count,
-                }
-            }
             Self::Dispatch(dispatch) => Command::Dispatch(dispatch.rename(names)?),
             Self::BeginDebugGroup { label, color } => {
                 Command::BeginDebugGroup { label: names.bytes(label)?, color }
@@ -373,7 +318,6 @@ impl<N: Names> Command<N> {
             | Self::ResetEvent { .. }
             | Self::WaitEvents { .. }
             | Self::Advise { .. }
-            | Self::Collective { .. }
             | Self::BeginDebugGroup { .. }
             | Self::EndDebugGroup => None,
         }
@@ -474,15 +418,5 @@ impl<N: Names> Submission<N> {
             signals: names.timepoints(self.signals)?,
             op: self.op.rename(names)?,
         })
-    }
-}
-
-impl<B: fmt::Display> fmt::Debug for BufferRef<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.binding {
-            Binding::Direct(index) => write!(f, "buffer {index}")?,
-            Binding::Slot(slot) => write!(f, "slot {slot}")?,
-        }
-        write!(f, " [{}, +{}]", self.offset, self.length)
     }
 }

@@ -34,11 +34,14 @@ pub struct Queue<'a> {
     signals: &'a [Timepoint<&'a Semaphore>],
 }
 
-impl<'a> Queue<'a> {
-    pub(crate) fn new(device: &'a Device, affinity: QueueAffinity) -> Self {
-        Self { device, affinity, waits: &[], signals: &[] }
+impl Device {
+    /// The queues of this device in `affinity`: see [`Queue`].
+    pub fn queue(&self, affinity: QueueAffinity) -> Queue<'_> {
+        Queue { device: self, affinity, waits: &[], signals: &[] }
     }
+}
 
+impl<'a> Queue<'a> {
     /// The same queues for work that starts once all of `waits` are reached.
     #[must_use]
     pub fn wait(self, waits: &'a [Timepoint<&'a Semaphore>]) -> Self {

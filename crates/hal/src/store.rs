@@ -1,95 +1,9 @@
-use std::fmt;
-use std::marker::PhantomData;
-
 use rehal_base::{Error, Result};
 
 use crate::{
-    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File, HostCall,
-    Live, MemoryBarrier, Names, Rename, Semaphore, Timepoint, rename_buffer_ref,
+    Buffer, BufferRef, CommandBuffer, Device, Event, Executable, File, HostCall, Indexed, Live, Rename,
+    Semaphore, Span, StoredLists, rename_buffer_ref, rename_lists,
 };
-
-/// A range of a list or byte string, by position: 16 bytes, regardless of the element type.
-pub struct Span<T> {
-    /// First element.
-    pub start: u64,
-    /// Number of elements.
-    pub count: u64,
-    of: PhantomData<fn() -> T>,
-}
-
-impl<T> Span<T> {
-    /// `count` elements from `start`.
-    pub fn new(start: u64, count: u64) -> Self {
-        Self { start, count, of: PhantomData }
-    }
-
-    /// The elements of the range.
-    pub fn of(self, list: &[T]) -> &[T] {
-        &list[self.start as usize..(self.start + self.count) as usize]
-    }
-}
-
-impl<T> Clone for Span<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Span<T> {}
-
-impl<T> fmt::Debug for Span<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}, +{}]", self.start, self.count)
-    }
-}
-
-/// The names of stored operations: dense indices, and ranges of separate lists.
-#[derive(Clone, Copy, Debug)]
-pub struct Indexed;
-
-impl Names for Indexed {
-    type Device = u32;
-    type Allocator = u32;
-    type ExecutableCache = u32;
-    type Buffer = u32;
-    type Semaphore = u32;
-    type Executable = u32;
-    type CommandBuffer = u32;
-    type File = u32;
-    type Event = u32;
-    type Channel = u32;
-    type HostCall = u32;
-    type BufferRefs = Span<BufferRef<u32>>;
-    type Timepoints = Span<Timepoint<u32>>;
-    type Events = Span<u32>;
-    type MemoryBarriers = Span<MemoryBarrier>;
-    type BufferBarriers = Span<BufferBarrier<u32>>;
-    type Bytes = Span<u8>;
-    type Created<T: Copy> = T;
-    type Captured<T: Copy> = ();
-}
-
-/// The lists that stored operations point into.
-#[derive(Clone, Default)]
-#[allow(missing_docs, reason = "each list has the objects in its name")]
-pub struct StoredLists {
-    pub buffer_refs: Vec<BufferRef<u32>>,
-    pub timepoints: Vec<Timepoint<u32>>,
-    pub events: Vec<u32>,
-    pub memory_barriers: Vec<MemoryBarrier>,
-    pub buffer_barriers: Vec<BufferBarrier<u32>>,
-}
-
-impl StoredLists {
-    /// Empties all of them.
-    pub fn clear(&mut self) {
-        self.buffer_refs.clear();
-        self.timepoints.clear();
-        self.events.clear();
-        self.memory_barriers.clear();
-        self.buffer_barriers.clear();
-    }
-}
 
 /// Appends `items` to `list` and returns their range; on error the list is unchanged.
 pub(crate) fn append<T>(list: &mut Vec<T>, items: impl Iterator<Item = Result<T>>) -> Result<Span<T>> {
@@ -119,7 +33,6 @@ pub struct Store {
     pub command_buffers: Vec<CommandBuffer>,
     pub files: Vec<File>,
     pub events: Vec<Event>,
-    pub channels: Vec<Channel>,
     pub host_calls: Vec<HostCall>,
     pub devices: Vec<Device>,
 }
@@ -143,7 +56,6 @@ impl Store {
             + bytes(&self.command_buffers)
             + bytes(&self.files)
             + bytes(&self.events)
-            + bytes(&self.channels)
             + bytes(&self.host_calls)
             + bytes(&self.devices)
     }
@@ -158,7 +70,6 @@ impl Store {
         self.command_buffers.clear();
         self.files.clear();
         self.events.clear();
-        self.channels.clear();
         self.host_calls.clear();
         self.devices.clear();
     }
@@ -172,7 +83,6 @@ impl Store {
         self.command_buffers.clear();
         self.files.clear();
         self.events.clear();
-        self.channels.clear();
         self.host_calls.clear();
         self.devices.clear();
     }
@@ -198,6 +108,15 @@ fn keep_as<T>(
         .map_err(|_| Error::resource_exhausted("more than 2^32 objects in one list of operations"))?;
     list.push(clone(item));
     Ok(index)
+}
+
+macro_rules! kept {
+    ($names:ident, $list:ident, $lists:ident, $item:ident) => {{
+        let mut lists = std::mem::take(&mut $names.lists);
+        let span = append(&mut lists.$lists, $list.iter().map(|item| $names.$item(*item)));
+        $names.lists = lists;
+        span
+    }};
 }
 
 impl<'a> Rename<Live<'a>, Indexed> for Store {
@@ -233,10 +152,6 @@ impl<'a> Rename<Live<'a>, Indexed> for Store {
         keep(&mut self.events, name, Event::is_same)
     }
 
-    fn channel(&mut self, name: &'a Channel) -> Result<u32> {
-        keep(&mut self.channels, name, Channel::is_same)
-    }
-
     fn host_call(&mut self, name: &'a HostCall) -> Result<u32> {
         keep(&mut self.host_calls, name, |_, _| false)
     }
@@ -247,54 +162,10 @@ impl<'a> Rename<Live<'a>, Indexed> for Store {
         Ok(Span::new(start as u64, bytes.len() as u64))
     }
 
-    fn buffer_refs(&mut self, list: &'a [BufferRef<&'a Buffer>]) -> Result<Span<BufferRef<u32>>> {
-        let mut lists = std::mem::take(&mut self.lists);
-        let span = append(&mut lists.buffer_refs, list.iter().map(|item| self.buffer_ref(*item)));
-        self.lists = lists;
-        span
-    }
-
-    fn timepoints(&mut self, list: &'a [Timepoint<&'a Semaphore>]) -> Result<Span<Timepoint<u32>>> {
-        let mut lists = std::mem::take(&mut self.lists);
-        let span = append(&mut lists.timepoints, list.iter().map(|item| self.timepoint(*item)));
-        self.lists = lists;
-        span
-    }
-
-    fn events(&mut self, list: &'a [&'a Event]) -> Result<Span<u32>> {
-        let mut lists = std::mem::take(&mut self.lists);
-        let span = append(&mut lists.events, list.iter().map(|item| self.event(item)));
-        self.lists = lists;
-        span
-    }
-
-    fn memory_barriers(&mut self, list: &'a [MemoryBarrier]) -> Result<Span<MemoryBarrier>> {
-        append(&mut self.lists.memory_barriers, list.iter().map(|item| Ok(*item)))
-    }
-
-    fn buffer_barriers(&mut self, list: &'a [BufferBarrier<&'a Buffer>]) -> Result<Span<BufferBarrier<u32>>> {
-        let mut lists = std::mem::take(&mut self.lists);
-        let span = append(&mut lists.buffer_barriers, list.iter().map(|item| self.buffer_barrier(*item)));
-        self.lists = lists;
-        span
-    }
+    rename_lists!(kept, Live<'a> => Indexed);
 
     // The buffer of an alloca was already returned to the caller; execution does not need its name.
     fn created_buffer(&mut self, (): ()) -> Result<u32> {
         Ok(0)
-    }
-
-    fn deallocated_size(&mut self, _buffer: &'a Buffer, (): ()) -> Result<()> {
-        Ok(())
-    }
-
-    fn captured_read(
-        &mut self,
-        _file: &'a File,
-        _file_offset: u64,
-        _target: BufferRef<&'a Buffer>,
-        (): (),
-    ) -> Result<()> {
-        Ok(())
     }
 }

@@ -2,8 +2,8 @@ use bumpalo::Bump;
 use rehal_base::{Error, Result};
 
 use crate::{
-    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File, HostCall,
-    Indexed, Live, MemoryBarrier, Rename, Semaphore, Span, Store, Timepoint, rename_buffer_ref,
+    Buffer, BufferRef, CommandBuffer, Device, Event, Executable, File, HostCall, Indexed, Live, Rename,
+    Semaphore, Span, Store, rename_buffer_ref, rename_lists,
 };
 
 /// Maps the indices of stored operations to the objects of their [`Store`], other than devices: it keeps
@@ -27,6 +27,12 @@ impl<'s> StoredNames<'s> {
         let scratch = self.scratch;
         Ok(scratch.alloc_slice_try_fill_with(items.len(), |index| rename(self, items[index]))?)
     }
+}
+
+macro_rules! stored {
+    ($names:ident, $list:ident, $lists:ident, $item:ident) => {
+        $names.list($list.of(&$names.store.lists.$lists), |this, item| this.$item(item))
+    };
 }
 
 impl<'s> Rename<Indexed, Live<'s>> for StoredNames<'s> {
@@ -62,10 +68,6 @@ impl<'s> Rename<Indexed, Live<'s>> for StoredNames<'s> {
         Ok(&self.store.events[name as usize])
     }
 
-    fn channel(&mut self, name: u32) -> Result<&'s Channel> {
-        Ok(&self.store.channels[name as usize])
-    }
-
     fn host_call(&mut self, name: u32) -> Result<&'s HostCall> {
         Ok(&self.store.host_calls[name as usize])
     }
@@ -74,41 +76,9 @@ impl<'s> Rename<Indexed, Live<'s>> for StoredNames<'s> {
         Ok(bytes.of(&self.store.bytes))
     }
 
-    fn buffer_refs(&mut self, list: Span<BufferRef<u32>>) -> Result<&'s [BufferRef<&'s Buffer>]> {
-        self.list(list.of(&self.store.lists.buffer_refs), |this, item| this.buffer_ref(item))
-    }
-
-    fn timepoints(&mut self, list: Span<Timepoint<u32>>) -> Result<&'s [Timepoint<&'s Semaphore>]> {
-        self.list(list.of(&self.store.lists.timepoints), |this, item| this.timepoint(item))
-    }
-
-    fn events(&mut self, list: Span<u32>) -> Result<&'s [&'s Event]> {
-        self.list(list.of(&self.store.lists.events), |this, item| this.event(item))
-    }
-
-    fn memory_barriers(&mut self, list: Span<MemoryBarrier>) -> Result<&'s [MemoryBarrier]> {
-        Ok(list.of(&self.store.lists.memory_barriers))
-    }
-
-    fn buffer_barriers(&mut self, list: Span<BufferBarrier<u32>>) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
-        self.list(list.of(&self.store.lists.buffer_barriers), |this, item| this.buffer_barrier(item))
-    }
+    rename_lists!(stored, Indexed => Live<'s>);
 
     fn created_buffer(&mut self, _name: u32) -> Result<()> {
-        Ok(())
-    }
-
-    fn deallocated_size(&mut self, _buffer: u32, (): ()) -> Result<()> {
-        Ok(())
-    }
-
-    fn captured_read(
-        &mut self,
-        _file: u32,
-        _file_offset: u64,
-        _target: BufferRef<u32>,
-        (): (),
-    ) -> Result<()> {
         Ok(())
     }
 }

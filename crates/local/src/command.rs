@@ -10,7 +10,7 @@ use rehal_hal::{
     QueueOp, Store,
 };
 
-use crate::execute::{BindingTable, Effect, LiveNames, Slots, StoredNames, effect_of, run};
+use crate::execute::{BindingTable, LiveNames, Slots, StoredNames, run};
 use crate::profile::{self, Profiled};
 
 /// The commands of a command buffer, baked into stages. If the program allows inline execution, they run
@@ -56,15 +56,12 @@ impl Recording {
 
     /// The operations of a stage.
     pub(crate) fn stage(&self, index: usize) -> Option<Range<usize>> {
-        let start = *self.stages.get(index)? as usize;
-        let end = self.stages.get(index + 1).map_or(self.operations.len(), |end| *end as usize);
-        Some(start..end)
+        stage(&self.stages, self.operations.len(), index)
     }
 
     /// The operations of each stage.
     pub(crate) fn stages(&self) -> impl Iterator<Item = Range<usize>> {
-        let ends = self.stages.iter().skip(1).copied().chain([self.operations.len() as u32]);
-        self.stages.iter().zip(ends).map(|(start, end)| *start as usize..end as usize)
+        (0..self.stages.len()).filter_map(|index| self.stage(index))
     }
 
     fn bake(&mut self) {
@@ -88,6 +85,12 @@ impl Recording {
             }
         });
     }
+}
+
+/// The operations of a stage, given the first one of each and their number.
+pub(crate) fn stage(firsts: &[u32], count: usize, index: usize) -> Option<Range<usize>> {
+    let end = firsts.get(index + 1).map_or(count, |end| *end as usize);
+    Some(*firsts.get(index)? as usize..end)
 }
 
 #[cold]
@@ -161,19 +164,21 @@ impl CommandBufferBackend for LocalCommands {
     }
 
     fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
-        let operation = match effect_of(command)? {
-            Effect::None => return Ok(()),
-            Effect::Runs(operation) if self.inline => return run(&operation, &LiveNames, None),
-            Effect::Runs(operation) => Some(operation),
-            Effect::Orders => None,
-        };
+        let operation = command.as_queue_op();
         if self.inline {
-            return Ok(());
+            return operation.map_or(Ok(()), |operation| run(&operation, &LiveNames, None));
         }
         let mut recording = self.recording.lock();
         let recording = recording.as_mut().ok_or_else(not_recording)?;
         let Some(operation) = operation else {
-            recording.is_ordered = true;
+            // Hints and labels have no effect.
+            recording.is_ordered |= matches!(
+                command,
+                Command::ExecutionBarrier { .. }
+                    | Command::SignalEvent { .. }
+                    | Command::ResetEvent { .. }
+                    | Command::WaitEvents { .. }
+            );
             return Ok(());
         };
         let index = u32::try_from(recording.operations.len())

@@ -6,18 +6,17 @@ use rehal_hal::profile::{
     MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, now_ns,
 };
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferMode,
-    CommandBufferParams, Device, DeviceBackend, DeviceInfo, Event, EventBackend, Executable,
-    ExecutableParams, File, HostFile, HostMemory, Live, MemoryAccess, MemoryCounters, MemoryStatistics,
-    MemoryType, Note, PendingSubmissions, PerfMap, PlainBuffer, Promise, QueueAffinity, QueueOp, Semaphore,
-    SemaphoreFlags, Submission, Timeline, unsupported,
+    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferMode, CommandBufferParams, Device,
+    DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory,
+    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, Note, PendingSubmissions, PlainBuffer,
+    Promise, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline,
 };
 
 use crate::command::LocalCommands;
-use crate::driver::{LOCAL_SYNC, LOCAL_TASK, LocalSyncOptions, LocalTaskOptions};
 use crate::executable::format::FORMATS;
 use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, STACK_BYTES, perf};
 use crate::execute::{LiveNames, run_and_settle, run_kept};
+use crate::options::{LOCAL_SYNC, LOCAL_TASK, LocalSyncOptions, LocalTaskOptions};
 use crate::profile::{self, Profiled};
 use crate::task::{TaskExecutor, Workers};
 use crate::topology::Worker;
@@ -64,7 +63,7 @@ pub struct LocalSync;
 impl LocalSync {
     /// The device; executables resolve their imports from `plugins`.
     pub fn create(plugins: Plugins) -> Device {
-        Self::with_stack(plugins, STACK_BYTES, false, None)
+        Self::device(LocalSyncOptions { plugins, ..LocalSyncOptions::default() })
     }
 
     /// The device with these options. Fails if a thread for its timeout cannot be started, or if the files of
@@ -72,29 +71,22 @@ impl LocalSync {
     pub fn create_with(options: LocalSyncOptions) -> Result<Device> {
         options.timeout.map_or(Ok(()), rehal_crash::end_after)?;
         options.perf_map.map_or(Ok(()), perf::open)?;
-        let stack_bytes = options.stack_bytes.max(STACK_BYTES);
-        Ok(Self::with_stack(options.plugins, stack_bytes, options.guards_buffers, options.perf_map))
+        Ok(Self::device(options))
     }
 
-    fn with_stack(
-        plugins: Plugins,
-        stack_bytes: usize,
-        guards_buffers: bool,
-        perf_map: Option<PerfMap>,
-    ) -> Device {
-        let executables = ExecutableOptions {
-            measures: false,
-            local_memory_limit: None,
-            stack_bytes,
-            checks_overruns: guards_buffers,
-            perf_map,
-        };
+    fn device(options: LocalSyncOptions) -> Device {
         Device::new(LocalDevice {
             info: info(LOCAL_SYNC),
-            plugins,
-            executables,
+            plugins: options.plugins,
+            executables: ExecutableOptions {
+                measures: false,
+                local_memory_limit: None,
+                stack_bytes: options.stack_bytes.max(STACK_BYTES),
+                checks_overruns: options.guards_buffers,
+                perf_map: options.perf_map,
+            },
             memory: Arc::default(),
-            guards_buffers,
+            guards_buffers: options.guards_buffers,
             pending: PendingSubmissions::new(run_kept),
             executor: Executor::Sync,
             profiler: Profiler::default(),
@@ -327,10 +319,6 @@ impl DeviceBackend for LocalDevice {
 
     fn create_event(&self, _affinity: QueueAffinity, _flags: u32) -> Result<Event> {
         Ok(Event::new(LocalEvent))
-    }
-
-    fn create_channel(&self, _affinity: QueueAffinity, _params: &ChannelParams<'_>) -> Result<Channel> {
-        Err(unsupported(&self.info, "channels"))
     }
 
     fn create_executable_cache(&self, _identifier: &str) -> Result<()> {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use rehal_base::{Context, Error, Overrun, Range, Result, StatusCode};
 use rehal_hal::{
-    Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, File, HostCall,
-    HostCallFlags, HostMemory, Indexed, KeptSubmission, Live, Names, Promise, QueueOp, Store, WHOLE_BUFFER,
-    WorkgroupCount, transfer_checks,
+    Binding, Buffer, BufferRef, CommandBuffer, Dispatch, Executable, File, HostCall, HostCallFlags,
+    HostMemory, Indexed, KeptSubmission, Live, Names, Promise, QueueOp, Store, WHOLE_BUFFER, WorkgroupCount,
+    transfer_checks,
 };
 use smallvec::SmallVec;
 
@@ -319,47 +319,6 @@ pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(
     }
 }
 
-/// What a command does on a CPU.
-pub(crate) enum Effect<N: Names> {
-    /// Runs an operation.
-    Runs(QueueOp<N>),
-    /// A barrier: the commands after it run after those before it.
-    Orders,
-    /// No effect: a hint or a label.
-    None,
-}
-
-/// The effect of a command. Fails for commands that a CPU does not support.
-pub(crate) fn effect_of<N: Names>(command: &Command<N>) -> Result<Effect<N>> {
-    match command {
-        Command::Dispatch(dispatch) => check_arguments(dispatch.flags)?,
-        Command::Collective { .. } => {
-            return Err(Error::unimplemented("CPU devices do not support collectives"));
-        }
-        Command::ExecutionBarrier { .. }
-        | Command::SignalEvent { .. }
-        | Command::ResetEvent { .. }
-        | Command::WaitEvents { .. } => return Ok(Effect::Orders),
-        _ => {}
-    }
-    Ok(command.as_queue_op().map_or(Effect::None, Effect::Runs))
-}
-
-/// Fails if a dispatch passes its arguments in a driver-specific form: CPU kernels receive constants and
-/// bindings, and would misread anything else.
-fn check_arguments(flags: DispatchFlags) -> Result<()> {
-    let other = DispatchFlags::CUSTOM_DIRECT_ARGUMENTS
-        | DispatchFlags::DYNAMIC_INDIRECT_ARGUMENTS
-        | DispatchFlags::STATIC_INDIRECT_ARGUMENTS;
-    if flags.intersects(other) {
-        return Err(Error::unimplemented(format!(
-            "CPU devices support only constants and bindings as kernel arguments (flags 0x{:x})",
-            flags.bits()
-        )));
-    }
-    Ok(())
-}
-
 /// Runs all workgroups of a dispatch on this thread, timed by `clock`.
 pub(crate) fn run_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(
     dispatch: &Dispatch<N>,
@@ -390,7 +349,6 @@ pub(crate) fn with_arguments<'r, N: Names + 'r, R: Resolve<'r, N>, T>(
     workgroup_count: [u32; 3],
     run: impl FnOnce(&LocalExecutable, &DispatchArguments<'_>) -> T,
 ) -> Result<T> {
-    check_arguments(dispatch.flags)?;
     let executable = LocalExecutable::of(names.executable(dispatch.executable))?;
     let (words, _) = names.bytes(dispatch.constants).as_chunks();
     let mut constants = SmallVec::<[u32; 16]>::new();

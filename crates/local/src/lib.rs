@@ -25,6 +25,7 @@ mod device;
 mod driver;
 pub mod executable;
 mod execute;
+mod options;
 mod parameters;
 mod platform;
 mod pool;
@@ -34,9 +35,8 @@ pub mod topology;
 mod watched;
 
 pub use device::{LocalSync, LocalTask};
-pub use driver::{
-    LOCAL_SYNC, LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions,
-};
+pub use driver::{LocalSyncDriver, LocalTaskDriver};
+pub use options::{LOCAL_SYNC, LOCAL_TASK, LocalSyncOptions, LocalTaskOptions};
 pub use parameters::PARAMETERS;
 #[doc(hidden)]
 pub use task::WorkerDelays;

@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use rehal_hal::{DeviceParameter, OptionSet, ParameterGroup, ParameterScope, ParameterValue};
 
-use crate::driver::LOCAL_TASK;
+use crate::options::{LOCAL_TASK, LocalSyncOptions, LocalTaskOptions};
 use crate::topology::{
     Distribution, MAX_WORKERS, NodeSelection, PRESETS, Performance, TopologyOptions, parse_ids,
 };
-use crate::{LocalSyncOptions, LocalTaskOptions};
 
 /// The parameters of the CPU drivers.
 pub const PARAMETERS: ParameterGroup = ParameterGroup { title: "CPU threads", parameters: &TASK_PARAMETERS };

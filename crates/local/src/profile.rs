@@ -118,10 +118,8 @@ impl<'p> Profiled<'p> {
         let Some(thread) = self.thread else { return };
         if selects_command(op, names, self.submission, command_index) {
             let (operation, Span { start_ns, end_ns, .. }) = (*self.submission.operation(), span);
-            report_worker(
-                self.submission,
-                &WorkerSpan { operation, command_index, thread, start_ns, end_ns },
-            );
+            let span = WorkerSpan { operation, command_index, thread, start_ns, end_ns };
+            self.submission.session().sink().worker_span(&span);
         }
     }
 }
@@ -279,22 +277,19 @@ fn report_region_of(
         let tiles = commands.map(|index| tiles_of(&recording.operations[index], names)).sum::<u64>();
         u32::try_from(tiles).unwrap_or(u32::MAX)
     };
-    report_region(
-        profile,
-        &CommandRegion {
-            operation: *profile.operation(),
-            index: stage as u32,
-            command_count: commands.len() as u32,
-            tile_count: tiles(commands),
-            worker_count: 1,
-            useful_drain_count: 1,
-            start_ns,
-            end_ns,
-            first_tile_ns: start_ns,
-            last_tile_ns: end_ns,
-            next_tile_count: recording.stage(stage + 1).map(tiles),
-        },
-    );
+    profile.session().sink().command_region(&CommandRegion {
+        operation: *profile.operation(),
+        index: stage as u32,
+        command_count: commands.len() as u32,
+        tile_count: tiles(commands),
+        worker_count: 1,
+        useful_drain_count: 1,
+        start_ns,
+        end_ns,
+        first_tile_ns: start_ns,
+        last_tile_ns: end_ns,
+        next_tile_count: recording.stage(stage + 1).map(tiles),
+    });
 }
 
 /// Reports the span of the operation at `index` of a command buffer, which is in `stage`, and had so many
@@ -357,16 +352,6 @@ pub(crate) fn selects_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
         }
         _ => profile.selects_other(command_index),
     }
-}
-
-/// Reports what a worker executed.
-pub(crate) fn report_worker(profile: &ProfiledSubmission, span: &WorkerSpan) {
-    profile.session().sink().worker_span(span);
-}
-
-/// Reports a region.
-pub(crate) fn report_region(profile: &ProfiledSubmission, region: &CommandRegion) {
-    profile.session().sink().command_region(region);
 }
 
 #[inline]
@@ -472,7 +457,7 @@ fn commands(recording: &Recording) -> Vec<ProfiledCommand> {
 }
 
 fn command(recording: &Recording, operation: &QueueOp<Indexed>) -> Option<ProfiledCommand> {
-    ProfiledCommand::from_operation(operation, &recording.store, |dispatch| {
+    ProfiledCommand::from_operation(operation, &recording.store.lists, |dispatch| {
         let count = match &dispatch.workgroup_count {
             WorkgroupCount::Static(count) => *count,
             WorkgroupCount::Indirect(_) => [0; 3],

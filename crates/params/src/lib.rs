@@ -20,6 +20,7 @@ mod gguf;
 mod index;
 pub mod irpa;
 mod nearest;
+mod parsed;
 mod pattern;
 mod safetensors;
 pub mod sample;
@@ -27,7 +28,8 @@ mod scopes;
 
 pub use entry::{Entry, Storage};
 pub use file::{Contents, ExternalFiles, FileMode, ParameterFile};
-pub use format::{Format, Location, Parsed};
+pub use format::Format;
 pub use index::Index;
+pub use parsed::{Location, Parsed};
 pub use pattern::Pattern;
 pub use scopes::Scopes;

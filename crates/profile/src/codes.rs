@@ -46,6 +46,11 @@ macro_rules! codes {
     };
 }
 
+/// What the reference calls a status code.
+pub(crate) fn status_name(code: u32) -> &'static str {
+    rehal_base::StatusCode::from_u32(code).map_or("UNKNOWN_STATUS", rehal_base::StatusCode::name)
+}
+
 codes! {
     /// Type of a record of the file.
     RecordType(u16) else "unknown" {

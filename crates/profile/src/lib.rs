@@ -20,6 +20,7 @@
 
 mod clock;
 mod codes;
+mod event;
 mod model;
 mod reader;
 mod replayed;

@@ -11,7 +11,7 @@ use crate::clock::{ClockFit, ClockSamples};
 use crate::layout::{self, NONE, OPERATION_BLOCK_STRUCTURE};
 use crate::rows;
 use crate::table::Table;
-use crate::{CommandOperationType, ContentType, Record};
+use crate::{Bundle, CommandOperationType, ContentType, Record};
 
 /// A queue by device, ordinal and stream.
 pub type QueueKey = (u32, u32, u64);
@@ -62,6 +62,15 @@ pub struct CommandBuffer<'a> {
 }
 
 impl<'a> Model<'a> {
+    /// The metadata of a bundle.
+    pub fn from_bundle(bundle: &Bundle<'a>) -> Result<Self> {
+        let mut model = Self::default();
+        for record in bundle.records() {
+            model.add(&record?)?;
+        }
+        Ok(model)
+    }
+
     /// Adds what a record describes. Fails at a malformed row of any chunk, also if the model has nothing of
     /// it: a report does not pass over damage because it does not print these rows.
     pub fn add(&mut self, record: &Record<'a>) -> Result<()> {

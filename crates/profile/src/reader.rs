@@ -1,8 +1,8 @@
 use rehal_base::{Fault, FormatError};
 use zerocopy::FromBytes;
 
+use crate::RecordType;
 use crate::layout::{CHUNK_TRUNCATED, FILE_MAGIC, FileHeader, RecordHeader, VERSION};
-use crate::{ContentType, RecordType};
 
 /// The name of the format in errors.
 const FORMAT: &str = "profile";
@@ -159,13 +159,6 @@ impl<'a> Record<'a> {
     /// The record type.
     pub fn record_type(&self) -> RecordType {
         RecordType(self.header.record_type.get())
-    }
-
-    /// What its rows are, if it is a chunk of a known content type.
-    pub fn content(&self) -> Option<ContentType> {
-        let is_chunk = self.record_type() == RecordType::CHUNK;
-        ContentType::from_text(self.content_type)
-            .filter(|content| is_chunk && *content != ContentType::Session)
     }
 
     /// Whether it is a chunk whose producer dropped rows.

@@ -11,8 +11,9 @@ use rehal_base::{Fault, FormatError, checked_array_bytes};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::Record;
+use crate::RecordType;
 use crate::layout::{self, MetricValue};
+use crate::reader::Record;
 
 /// The prefix of every content type.
 const CONTENT_PREFIX: &str = "application/vnd.iree.hal.profile.";
@@ -397,6 +398,13 @@ pub struct Rows<'a, R> {
 }
 
 impl<'a> Record<'a> {
+    /// What its rows are, if it is a chunk of a known content type.
+    pub fn content(&self) -> Option<ContentType> {
+        let is_chunk = self.record_type() == RecordType::CHUNK;
+        ContentType::from_text(self.content_type)
+            .filter(|content| is_chunk && *content != ContentType::Session)
+    }
+
     /// The rows of the chunk; none if its content type is not that of `R`.
     pub fn rows<R: Row<'a>>(&self) -> Rows<'a, R> {
         let offset = if self.content() == Some(R::CONTENT) { 0 } else { self.payload.len() };

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 
 use rehal_base::Result;
 
+use crate::event::{EventRow, Times, nanoseconds, ticks};
 use crate::layout::{NONE, RELATIONSHIP_PROCESSOR};
 use crate::model::{Model, key_of};
-use crate::report::{nanoseconds, ticks};
 use crate::table::Table;
-use crate::{Bundle, ContentType, QueueEventType, Record, rows};
+use crate::{Bundle, Record, rows};
 
 /// Who timed a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,13 +67,11 @@ pub fn of(bundle: &Bundle<'_>) -> Result<DispatchTimes> {
     for record in bundle.records() {
         let record = record?;
         model.add(&record)?;
-        if record.content() == Some(ContentType::EventRelationships) {
-            for row in record.rows::<rows::EventRelationship<'_>>() {
-                let row = row?.header;
-                if row.relationship_type.get() == RELATIONSHIP_PROCESSOR {
-                    let event = (row.physical_device_ordinal.get(), row.source_id.get());
-                    cpu_ns.insert(event, row.target_id.get());
-                }
+        for row in record.rows::<rows::EventRelationship<'_>>() {
+            let row = row?.header;
+            if row.relationship_type.get() == RELATIONSHIP_PROCESSOR {
+                let event = (row.physical_device_ordinal.get(), row.source_id.get());
+                cpu_ns.insert(event, row.target_id.get());
             }
         }
     }
@@ -102,36 +100,26 @@ struct Collector<'m, 'a> {
 
 impl Collector<'_, '_> {
     fn add(&mut self, record: &Record<'_>) -> Result<()> {
-        match record.content() {
-            Some(ContentType::DispatchEvents) => {
-                let device = record.header.physical_device_ordinal.get();
-                let fit = self.model.clocks.get(&device).and_then(|clock| clock.samples.fit_any());
-                for row in record.rows::<rows::DispatchEvent<'_>>() {
-                    let event = row?.header;
+        record.for_each_event(|event| {
+            match (event.row, event.times) {
+                (EventRow::Dispatch(..), Times::Device(start, end)) => {
+                    let clock = self.model.clocks.get(&event.queue.0);
+                    let fit = clock.and_then(|clock| clock.samples.fit_any());
                     self.uncorrelated_count += u64::from(fit.is_none());
-                    let ticks = ticks(event.start_tick.get(), event.end_tick.get());
-                    let ns = ticks.and_then(|ticks| fit?.duration_ns(ticks));
-                    let function = (event.executable_id.get(), event.function_ordinal.get());
-                    self.add_dispatch(TimedBy::Device, function, ns, 0);
+                    let ns = ticks(start, end).and_then(|ticks| fit?.duration_ns(ticks));
+                    self.add_dispatch(TimedBy::Device, (event.executable, event.function), ns, 0);
                 }
-            }
-            Some(ContentType::HostExecutionEvents) => {
-                for row in record.rows::<rows::HostExecutionEvent<'_>>() {
-                    let event = row?.header;
-                    let function = (event.executable_id.get(), event.function_ordinal.get());
-                    let is_dispatch = QueueEventType(event.event_type.get()) == QueueEventType::DISPATCH;
-                    if is_dispatch && function.0 != 0 && function.1 != NONE {
-                        let ns = nanoseconds(event.start_host_time_ns.get(), event.end_host_time_ns.get());
-                        let id = (event.physical_device_ordinal.get(), event.event_id.get());
-                        let cpu_ns = self.cpu_ns.get(&id).and_then(|ns| i64::try_from(*ns).ok());
-                        let thread_time_ns = cpu_ns.unwrap_or_else(|| event.tile_duration_sum_ns.get());
-                        self.add_dispatch(TimedBy::Host, function, ns, thread_time_ns);
-                    }
+                (_, Times::Host(start, end)) if event.is_host_dispatch() => {
+                    let Some(function) = event.function() else { return Ok(()) };
+                    let cpu_ns = self.cpu_ns.get(&(event.queue.0, event.id));
+                    let cpu_ns = cpu_ns.and_then(|ns| i64::try_from(*ns).ok());
+                    let thread_time_ns = cpu_ns.unwrap_or(event.tile_duration_ns);
+                    self.add_dispatch(TimedBy::Host, function, nanoseconds(start, end), thread_time_ns);
                 }
+                _ => {}
             }
-            _ => {}
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn add_dispatch(

@@ -13,10 +13,30 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use rehal_base::{Error, Result};
 
-use crate::columns::{Data, Numbers};
-
 /// The name by which consumers find the stream in a capsule.
 const STREAM_NAME: &CStr = c"arrow_array_stream";
+
+/// The numbers of a column.
+pub enum Numbers {
+    U32(Vec<u32>),
+    U64(Vec<u64>),
+}
+
+/// A column: numbers, or texts as numbers of a dictionary. It does not change.
+pub struct Data {
+    pub name: &'static str,
+    pub numbers: Numbers,
+    pub texts: Option<Vec<String>>,
+}
+
+impl Data {
+    pub fn row_count(&self) -> usize {
+        match &self.numbers {
+            Numbers::U32(numbers) => numbers.len(),
+            Numbers::U64(numbers) => numbers.len(),
+        }
+    }
+}
 
 #[repr(C)]
 struct ArrowSchema {

@@ -7,21 +7,8 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyCapsule, PyDict};
 use rehal::capture::{RecordTable, TextColumn};
 
-use crate::arrow;
+use crate::arrow::{self, Data, Numbers};
 use crate::errors::exception;
-
-/// The numbers of a column.
-pub enum Numbers {
-    U32(Vec<u32>),
-    U64(Vec<u64>),
-}
-
-/// A column: numbers, or texts as numbers of a dictionary. It does not change.
-pub struct Data {
-    pub name: &'static str,
-    pub numbers: Numbers,
-    pub texts: Option<Vec<String>>,
-}
 
 /// Columns of equal lengths.
 #[pyclass(frozen, module = "rehal._rehal")]
@@ -33,15 +20,6 @@ pub struct Columns {
 /// A column.
 #[pyclass(frozen, module = "rehal._rehal")]
 pub struct Column(Arc<Data>);
-
-impl Data {
-    pub fn row_count(&self) -> usize {
-        match &self.numbers {
-            Numbers::U32(numbers) => numbers.len(),
-            Numbers::U64(numbers) => numbers.len(),
-        }
-    }
-}
 
 impl Columns {
     pub fn from_records(records: RecordTable) -> Self {

@@ -79,7 +79,6 @@ pub(crate) fn check_command(command: &Command<Ids<'_>>, slots: u64) -> Result<()
         Command::SignalEvent { .. }
         | Command::ResetEvent { .. }
         | Command::Advise { .. }
-        | Command::Collective { .. }
         | Command::BeginDebugGroup { .. }
         | Command::EndDebugGroup => Ok(()),
     }

@@ -13,6 +13,8 @@ use rehal_hal::{
     RangeOp, SemaphoreFlags, Submission, Timepoint, Validation, WorkgroupCount,
 };
 
+use zerocopy::little_endian::U64;
+
 use crate::ids::{Ids, refuse};
 
 /// Decodes the operation of `record`; `None` for informational records and for calls that failed at capture.
@@ -130,13 +132,9 @@ fn host_access<'a>(code: Code, on: u64, payload: &Payload<'a>) -> Option<Result<
                     it.data_length, it.byte_length
                 ))));
             }
-            let range = RangeOp {
-                buffer: on,
-                offset: it.byte_offset.get(),
-                length: it.byte_length.get(),
-                mode: MappingMode::from_bits_retain(it.mapping_mode.get()),
-                access,
-            };
+            let mode = MappingMode::from_bits_retain(it.mapping_mode.get());
+            let (offset, length) = (it.byte_offset.get(), it.byte_length.get());
+            let range = RangeOp { buffer: on, offset, length, mode, access };
             match code {
                 Code::BUFFER_UNMAP_RANGE => HostOp::Unmap(range, Some(it.data)),
                 _ => HostOp::Flush(range, Some(it.data)),
@@ -354,60 +352,55 @@ fn command<'a>(code: Code, payload: Payload<'a>) -> Result<Command<Ids<'a>>> {
 }
 
 fn submission<'a>(code: Code, on: u64, created: u64, payload: Payload<'a>) -> Result<Submission<Ids<'a>>> {
-    let submission = |affinity, waits, signals, op| Submission { device: on, affinity, waits, signals, op };
+    macro_rules! queued {
+        ($it:ident, $op:expr) => {{
+            let (affinity, waits, signals) = ($it.queue_affinity.get(), $it.waits, $it.signals);
+            Submission { device: on, affinity, waits, signals, op: $op }
+        }};
+    }
     Ok(match (code, payload) {
         (Code::DEVICE_QUEUE_ALLOCA, Payload::QueueAlloca(it)) => {
             let params = buffer_params(&it.allocation);
             let size = it.allocation.allocation_size.get();
-            let op = QueueOp::Alloca { params, size, flags: it.flags.get(), created };
-            submission(it.queue_affinity.get(), it.waits, it.signals, op)
+            queued!(it, QueueOp::Alloca { params, size, flags: it.flags.get(), created })
         }
         (Code::DEVICE_QUEUE_DEALLOCA, Payload::QueueDealloca(it)) => {
-            let buffer = direct(&it.buffer_ref)?;
-            let size = it.buffer_ref.length.get();
-            let op = QueueOp::Dealloca { buffer, size, flags: it.flags.get() };
-            submission(it.queue_affinity.get(), it.waits, it.signals, op)
+            let (buffer, size) = (direct(&it.buffer_ref)?, it.buffer_ref.length.get());
+            queued!(it, QueueOp::Dealloca { buffer, size, flags: it.flags.get() })
         }
         (Code::DEVICE_QUEUE_FILL, Payload::QueueFill(it)) => {
             let target = buffer_ref(&it.target_ref);
-            let op = QueueOp::Fill { target, pattern: it.pattern, flags: it.flags.get() };
-            submission(it.queue_affinity.get(), it.waits, it.signals, op)
+            queued!(it, QueueOp::Fill { target, pattern: it.pattern, flags: it.flags.get() })
         }
         (Code::DEVICE_QUEUE_UPDATE, Payload::QueueUpdate(it)) => {
             let target = buffer_ref(&it.target_ref);
-            let op = QueueOp::Update { source: it.data, target, flags: it.flags.get() };
-            submission(it.queue_affinity.get(), it.waits, it.signals, op)
+            queued!(it, QueueOp::Update { source: it.data, target, flags: it.flags.get() })
         }
         (Code::DEVICE_QUEUE_COPY, Payload::QueueCopy(it)) => {
             let (source, target) = (buffer_ref(&it.source_ref), buffer_ref(&it.target_ref));
-            let op = QueueOp::Copy { source, target, flags: it.flags.get() };
-            submission(it.queue_affinity.get(), it.waits, it.signals, op)
+            queued!(it, QueueOp::Copy { source, target, flags: it.flags.get() })
         }
-        (Code::DEVICE_QUEUE_READ, Payload::QueueRead(it)) => {
-            let op = QueueOp::Read {
+        (Code::DEVICE_QUEUE_READ, Payload::QueueRead(it)) => queued!(
+            it,
+            QueueOp::Read {
                 file: it.source_file_id.get(),
                 file_offset: it.source_offset.get(),
                 target: buffer_ref(&it.target_ref),
                 captured: it.captured_data,
                 flags: it.flags.get(),
-            };
-            submission(it.queue_affinity.get(), it.waits, it.signals, op)
-        }
-        (Code::DEVICE_QUEUE_WRITE, Payload::QueueWrite(it)) => {
-            let op = QueueOp::Write {
+            }
+        ),
+        (Code::DEVICE_QUEUE_WRITE, Payload::QueueWrite(it)) => queued!(
+            it,
+            QueueOp::Write {
                 source: buffer_ref(&it.source_ref),
                 file: it.target_file_id.get(),
                 file_offset: it.target_offset.get(),
                 flags: it.flags.get(),
-            };
-            submission(it.queue_affinity.get(), it.waits, it.signals, op)
-        }
-        (Code::DEVICE_QUEUE_DISPATCH, Payload::Dispatch(it)) => {
-            submission(it.queue_affinity.get(), it.waits, it.signals, QueueOp::Dispatch(dispatch(&it)))
-        }
-        (Code::DEVICE_QUEUE_EXECUTE, Payload::QueueExecute(it)) => {
-            submission(it.queue_affinity.get(), it.waits, it.signals, execute(&it)?)
-        }
+            }
+        ),
+        (Code::DEVICE_QUEUE_DISPATCH, Payload::Dispatch(it)) => queued!(it, QueueOp::Dispatch(dispatch(&it))),
+        (Code::DEVICE_QUEUE_EXECUTE, Payload::QueueExecute(it)) => queued!(it, execute(&it)?),
         _ => return Err(not_replayable(code)),
     })
 }
@@ -475,20 +468,24 @@ pub(crate) fn timepoint(it: &layout::SemaphoreTimepoint) -> Timepoint<u64> {
     Timepoint { semaphore: it.semaphore_id.get(), value: it.value.get() }
 }
 
+/// Converts a stored event.
+pub(crate) fn event(id: &U64) -> u64 {
+    id.get()
+}
+
 /// Converts a stored barrier.
-pub(crate) fn memory_barrier(source_scope: u32, target_scope: u32) -> MemoryBarrier {
+pub(crate) fn memory_barrier(it: &layout::MemoryBarrier) -> MemoryBarrier {
     MemoryBarrier {
-        source_scope: AccessScope::from_bits_retain(source_scope),
-        target_scope: AccessScope::from_bits_retain(target_scope),
+        source_scope: AccessScope::from_bits_retain(it.source_scope.get()),
+        target_scope: AccessScope::from_bits_retain(it.target_scope.get()),
     }
 }
 
 /// Converts a stored buffer barrier.
 pub(crate) fn buffer_barrier(it: &layout::BufferBarrier) -> BufferBarrier<u64> {
-    BufferBarrier {
-        barrier: memory_barrier(it.source_scope.get(), it.target_scope.get()),
-        buffer: buffer_ref(&it.buffer_ref),
-    }
+    let layout::BufferBarrier { source_scope, target_scope, .. } = *it;
+    let barrier = memory_barrier(&layout::MemoryBarrier { source_scope, target_scope });
+    BufferBarrier { barrier, buffer: buffer_ref(&it.buffer_ref) }
 }
 
 fn direct(it: &layout::BufferRef) -> Result<u64> {

@@ -1,8 +1,7 @@
 //! Encodes operations as records: the inverse of `decode.rs`, and the only place that maps operation fields
 //! to payload fields.
 //!
-//! An operation that captures cannot represent becomes a record that marks it and that `decode.rs` rejects:
-//! channels, collectives and host calls. Of hints and debug groups, only the occurrence is recorded.
+//! A host call, which captures cannot represent, becomes a record that marks it and that `decode.rs` rejects. Of hints and debug groups, only the occurrence is recorded.
 
 use rehal_capture::payload::View;
 use rehal_capture::{
@@ -10,9 +9,9 @@ use rehal_capture::{
     RecordType, layout, payload,
 };
 use rehal_hal::{
-    Binding, BufferParams, BufferRef, Command, CreateOp, DeviceQuery, Dispatch, ExecutableQuery,
-    FileContents, FileSource, HostOp, ImportFile, InfoOp, Op, PrepareExecutable, QueueOp, RangeOp,
-    Submission, Validation, WorkgroupCount,
+    Binding, BufferBarrier, BufferParams, BufferRef, Command, CreateOp, DeviceQuery, Dispatch,
+    ExecutableQuery, FileContents, FileSource, HostOp, ImportFile, InfoOp, MemoryBarrier, Op,
+    PrepareExecutable, QueueOp, RangeOp, Submission, Timepoint, Validation, WorkgroupCount,
 };
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -95,8 +94,8 @@ pub(crate) fn command(into: u64, command: &Command<Ids<'_>>, put: &mut Put<'_>) 
                 source_stage_mask: U64::new(source_stages.bits()),
                 target_stage_mask: U64::new(target_stages.bits()),
                 flags: U64::new(flags),
-                memory_barrier_count: U64::new(memory_barriers.len() as u64),
-                buffer_barrier_count: U64::new(buffer_barriers.len() as u64),
+                memory_barrier_count: count(memory_barriers),
+                buffer_barrier_count: count(buffer_barriers),
             };
             let view = payload::CommandBarrier { header: &header, memory_barriers, buffer_barriers };
             call(Code::COMMAND_BUFFER_EXECUTION_BARRIER).with(put, &view);
@@ -105,9 +104,9 @@ pub(crate) fn command(into: u64, command: &Command<Ids<'_>>, put: &mut Put<'_>) 
             let header = layout::CommandWaitEvents {
                 source_stage_mask: U64::new(source_stages.bits()),
                 target_stage_mask: U64::new(target_stages.bits()),
-                event_count: U64::new(events.len() as u64),
-                memory_barrier_count: U64::new(memory_barriers.len() as u64),
-                buffer_barrier_count: U64::new(buffer_barriers.len() as u64),
+                event_count: count(events),
+                memory_barrier_count: count(memory_barriers),
+                buffer_barrier_count: count(buffer_barriers),
                 ..Default::default()
             };
             let view =
@@ -121,8 +120,26 @@ pub(crate) fn command(into: u64, command: &Command<Ids<'_>>, put: &mut Put<'_>) 
             command_event(call(Code::COMMAND_BUFFER_RESET_EVENT), event, source_stages.bits(), put);
         }
         Command::Advise { .. } => call(Code::COMMAND_BUFFER_ADVISE_BUFFER).bare(put),
-        Command::Fill { target, pattern, flags } => command_fill(into, &target, pattern, flags, put),
-        Command::Update { source, target, flags } => command_update(into, source, &target, flags, put),
+        Command::Fill { target, pattern, flags } => {
+            let header = layout::CommandFill {
+                target_ref: buffer_ref(&target),
+                flags: U32::new(flags as u32),
+                pattern_length: count(pattern),
+                ..Default::default()
+            };
+            call(Code::COMMAND_BUFFER_FILL_BUFFER)
+                .with(put, &payload::CommandFill { header: &header, pattern });
+        }
+        Command::Update { source: data, target, flags } => {
+            let header = layout::CommandUpdate {
+                target_ref: buffer_ref(&target),
+                flags: U32::new(flags as u32),
+                data_length: count(data),
+                ..Default::default()
+            };
+            call(Code::COMMAND_BUFFER_UPDATE_BUFFER)
+                .with(put, &payload::CommandUpdate { header: &header, data });
+        }
         Command::Copy { source, target, flags } => {
             let header = layout::CommandCopy {
                 source_ref: buffer_ref(&source),
@@ -132,7 +149,6 @@ pub(crate) fn command(into: u64, command: &Command<Ids<'_>>, put: &mut Put<'_>) 
             };
             call(Code::COMMAND_BUFFER_COPY_BUFFER).with(put, &payload::CommandCopy { header: &header });
         }
-        Command::Collective { .. } => Call::unsupported(Code::COMMAND_BUFFER_COLLECTIVE, into).bare(put),
         Command::Dispatch(it) => {
             let header = dispatch(&it, 0, 0, 0);
             let (constants, bindings) = (it.constants, it.bindings);
@@ -150,73 +166,90 @@ fn command_event(call: Call, event: u64, source_stages: u64, put: &mut Put<'_>) 
     call.with(put, &payload::CommandEvent { header: &header });
 }
 
-fn command_fill(into: u64, target: &BufferRef<u64>, pattern: &[u8], flags: u64, put: &mut Put<'_>) {
-    let header = layout::CommandFill {
-        target_ref: buffer_ref(target),
-        flags: U32::new(flags as u32),
-        pattern_length: U64::new(pattern.len() as u64),
-        ..Default::default()
-    };
-    let view = payload::CommandFill { header: &header, pattern };
-    Call::new(Code::COMMAND_BUFFER_FILL_BUFFER, into, 0).with(put, &view);
-}
-
-fn command_update(into: u64, data: &[u8], target: &BufferRef<u64>, flags: u64, put: &mut Put<'_>) {
-    let header = layout::CommandUpdate {
-        target_ref: buffer_ref(target),
-        flags: U32::new(flags as u32),
-        data_length: U64::new(data.len() as u64),
-        ..Default::default()
-    };
-    let view = payload::CommandUpdate { header: &header, data };
-    Call::new(Code::COMMAND_BUFFER_UPDATE_BUFFER, into, 0).with(put, &view);
+/// Emits a queue operation with an object: the fields of its payload's header besides those that all have,
+/// and the lists besides the timepoints.
+macro_rules! queued {
+    (
+        $it:ident, $put:ident, $flags:expr,
+        $view:ident { $($field:ident: $value:expr),* } $([$($list:ident: $items:expr),*])?,
+        $code:ident($object:expr)
+    ) => {{
+        let header = layout::$view {
+            queue_affinity: U64::new($it.affinity),
+            flags: U64::new($flags),
+            wait_semaphore_count: count($it.waits),
+            signal_semaphore_count: count($it.signals),
+            $($field: $value,)*
+        };
+        let (waits, signals) = ($it.waits, $it.signals);
+        let view = payload::$view { header: &header, waits, signals, $($($list: $items,)*)? };
+        Call::new(Code::$code, $it.device, $object).with($put, &view);
+    }};
 }
 
 /// A queue operation.
 pub(crate) fn submission(it: &Submission<Ids<'_>>, put: &mut Put<'_>) {
     match it.op {
         QueueOp::Alloca { params, size, flags, created } => {
-            let header = layout::QueueAlloca {
-                allocation: allocate_buffer(&params, size),
-                queue_affinity: U64::new(it.affinity),
-                flags: U64::new(flags),
-                wait_semaphore_count: count(it.waits),
-                signal_semaphore_count: count(it.signals),
-            };
-            let view = payload::QueueAlloca { header: &header, waits: it.waits, signals: it.signals };
-            Call::new(Code::DEVICE_QUEUE_ALLOCA, it.device, created).with(put, &view);
+            queued!(
+                it,
+                put,
+                flags,
+                QueueAlloca { allocation: allocate_buffer(&params, size) },
+                DEVICE_QUEUE_ALLOCA(created)
+            );
         }
         QueueOp::Dealloca { buffer, size, flags } => {
-            let header = layout::QueueDealloca {
-                buffer_ref: buffer_ref(&BufferRef::range(buffer, 0, size)),
-                queue_affinity: U64::new(it.affinity),
-                flags: U64::new(flags),
-                wait_semaphore_count: count(it.waits),
-                signal_semaphore_count: count(it.signals),
-            };
-            let view = payload::QueueDealloca { header: &header, waits: it.waits, signals: it.signals };
-            Call::new(Code::DEVICE_QUEUE_DEALLOCA, it.device, buffer).with(put, &view);
+            queued!(
+                it,
+                put,
+                flags,
+                QueueDealloca { buffer_ref: buffer_ref(&BufferRef::range(buffer, 0, size)) },
+                DEVICE_QUEUE_DEALLOCA(buffer)
+            );
         }
-        QueueOp::Fill { target, pattern, flags } => fill(it, &target, pattern, flags, put),
-        QueueOp::Update { source, target, flags } => update(it, source, &target, flags, put),
-        QueueOp::Copy { source, target, flags } => {
-            let header = layout::QueueCopy {
-                source_ref: buffer_ref(&source),
+        QueueOp::Fill { target, pattern, flags } => queued!(
+            it, put, flags,
+            QueueFill { target_ref: buffer_ref(&target), pattern_length: count(pattern) } [pattern: pattern],
+            DEVICE_QUEUE_FILL(id_of(&target))
+        ),
+        QueueOp::Update { source, target, flags } => queued!(
+            it, put, flags,
+            QueueUpdate {
                 target_ref: buffer_ref(&target),
-                queue_affinity: U64::new(it.affinity),
-                flags: U64::new(flags),
-                wait_semaphore_count: count(it.waits),
-                signal_semaphore_count: count(it.signals),
-            };
-            let view = payload::QueueCopy { header: &header, waits: it.waits, signals: it.signals };
-            Call::new(Code::DEVICE_QUEUE_COPY, it.device, id_of(&target)).with(put, &view);
-        }
-        QueueOp::Read { file, file_offset, target, captured, flags } => {
-            read(it, file, file_offset, &target, captured, flags, put);
-        }
-        QueueOp::Write { source, file, file_offset, flags } => {
-            write(it, &source, file, file_offset, flags, put);
-        }
+                source_offset: U64::ZERO,
+                data_length: count(source)
+            } [data: source],
+            DEVICE_QUEUE_UPDATE(id_of(&target))
+        ),
+        QueueOp::Copy { source, target, flags } => queued!(
+            it,
+            put,
+            flags,
+            QueueCopy { source_ref: buffer_ref(&source), target_ref: buffer_ref(&target) },
+            DEVICE_QUEUE_COPY(id_of(&target))
+        ),
+        QueueOp::Read { file, file_offset, target, captured, flags } => queued!(
+            it, put, flags,
+            QueueRead {
+                source_file_id: U64::new(file),
+                source_offset: U64::new(file_offset),
+                target_ref: buffer_ref(&target),
+                captured_data_length: count(captured)
+            } [captured_data: captured],
+            DEVICE_QUEUE_READ(id_of(&target))
+        ),
+        QueueOp::Write { source, file, file_offset, flags } => queued!(
+            it,
+            put,
+            flags,
+            QueueWrite {
+                source_ref: buffer_ref(&source),
+                target_file_id: U64::new(file),
+                target_offset: U64::new(file_offset)
+            },
+            DEVICE_QUEUE_WRITE(id_of(&source))
+        ),
         QueueOp::Dispatch(op) => {
             let header = dispatch(&op, it.affinity, it.waits.len(), it.signals.len());
             let (constants, bindings) = (op.constants, op.bindings);
@@ -232,77 +265,6 @@ pub(crate) fn submission(it: &Submission<Ids<'_>>, put: &mut Put<'_>) {
     }
 }
 
-fn fill(it: &Submission<Ids<'_>>, target: &BufferRef<u64>, pattern: &[u8], flags: u64, put: &mut Put<'_>) {
-    let header = layout::QueueFill {
-        target_ref: buffer_ref(target),
-        queue_affinity: U64::new(it.affinity),
-        flags: U64::new(flags),
-        wait_semaphore_count: count(it.waits),
-        signal_semaphore_count: count(it.signals),
-        pattern_length: U64::new(pattern.len() as u64),
-    };
-    let view = payload::QueueFill { header: &header, waits: it.waits, signals: it.signals, pattern };
-    Call::new(Code::DEVICE_QUEUE_FILL, it.device, id_of(target)).with(put, &view);
-}
-
-fn update(it: &Submission<Ids<'_>>, data: &[u8], target: &BufferRef<u64>, flags: u64, put: &mut Put<'_>) {
-    let header = layout::QueueUpdate {
-        target_ref: buffer_ref(target),
-        queue_affinity: U64::new(it.affinity),
-        flags: U64::new(flags),
-        source_offset: U64::ZERO,
-        data_length: U64::new(data.len() as u64),
-        wait_semaphore_count: count(it.waits),
-        signal_semaphore_count: count(it.signals),
-    };
-    let view = payload::QueueUpdate { header: &header, waits: it.waits, signals: it.signals, data };
-    Call::new(Code::DEVICE_QUEUE_UPDATE, it.device, id_of(target)).with(put, &view);
-}
-
-fn read(
-    it: &Submission<Ids<'_>>,
-    file: u64,
-    file_offset: u64,
-    target: &BufferRef<u64>,
-    captured_data: &[u8],
-    flags: u64,
-    put: &mut Put<'_>,
-) {
-    let header = layout::QueueRead {
-        source_file_id: U64::new(file),
-        source_offset: U64::new(file_offset),
-        target_ref: buffer_ref(target),
-        queue_affinity: U64::new(it.affinity),
-        flags: U64::new(flags),
-        captured_data_length: U64::new(captured_data.len() as u64),
-        wait_semaphore_count: count(it.waits),
-        signal_semaphore_count: count(it.signals),
-    };
-    let view = payload::QueueRead { header: &header, waits: it.waits, signals: it.signals, captured_data };
-    Call::new(Code::DEVICE_QUEUE_READ, it.device, id_of(target)).with(put, &view);
-}
-
-fn write(
-    it: &Submission<Ids<'_>>,
-    source: &BufferRef<u64>,
-    file: u64,
-    file_offset: u64,
-    flags: u64,
-    put: &mut Put<'_>,
-) {
-    let header = layout::QueueWrite {
-        source_ref: buffer_ref(source),
-        target_file_id: U64::new(file),
-        target_offset: U64::new(file_offset),
-        queue_affinity: U64::new(it.affinity),
-        flags: U64::new(flags),
-        wait_semaphore_count: count(it.waits),
-        signal_semaphore_count: count(it.signals),
-    };
-    let view = payload::QueueWrite { header: &header, waits: it.waits, signals: it.signals };
-    Call::new(Code::DEVICE_QUEUE_WRITE, it.device, id_of(source)).with(put, &view);
-}
-
 fn execute(
     it: &Submission<Ids<'_>>,
     command_buffer: u64,
@@ -310,16 +272,12 @@ fn execute(
     flags: u64,
     put: &mut Put<'_>,
 ) {
-    let header = layout::QueueExecute {
-        command_buffer_id: U64::new(command_buffer),
-        queue_affinity: U64::new(it.affinity),
-        flags: U64::new(flags),
-        wait_semaphore_count: count(it.waits),
-        signal_semaphore_count: count(it.signals),
-        binding_count: U64::new(bindings.len() as u64),
-    };
-    let view = payload::QueueExecute { header: &header, waits: it.waits, signals: it.signals, bindings };
-    Call::new(Code::DEVICE_QUEUE_EXECUTE, it.device, command_buffer).with(put, &view);
+    queued!(
+        it, put, flags,
+        QueueExecute { command_buffer_id: U64::new(command_buffer), binding_count: count(bindings) }
+        [bindings: bindings],
+        DEVICE_QUEUE_EXECUTE(command_buffer)
+    );
 }
 
 /// A host operation.
@@ -402,14 +360,9 @@ pub(crate) fn create(op: &CreateOp<Ids<'_>>, put: &mut Put<'_>) {
             let view = payload::EventObject { header: &header };
             Call::new(Code::DEVICE_CREATE_EVENT, device, created).with(put, &view);
         }
-        CreateOp::Channel { device, .. } => {
-            Call::unsupported(Code::DEVICE_CREATE_CHANNEL, device).bare(put);
-        }
         CreateOp::ExecutableCache { device, identifier, created } => {
-            let header = layout::ExecutableCacheObject {
-                identifier_length: U64::new(identifier.len() as u64),
-                ..Default::default()
-            };
+            let header =
+                layout::ExecutableCacheObject { identifier_length: count(identifier), ..Default::default() };
             let view = payload::ExecutableCacheObject { header: &header, identifier };
             Call::new(Code::DEVICE_CREATE_EXECUTABLE_CACHE, device, created).with(put, &view);
         }
@@ -426,7 +379,7 @@ pub(crate) fn create(op: &CreateOp<Ids<'_>>, put: &mut Put<'_>) {
                 allocation: allocate_buffer(&params, size),
                 external_type: U32::new(HOST_ALLOCATION),
                 external_flags: U32::new(flags),
-                data_length: U64::new(data.len() as u64),
+                data_length: count(data),
             };
             let view = payload::ImportBuffer { header: &header, data };
             Call::new(Code::ALLOCATOR_IMPORT_BUFFER, allocator, created).with(put, &view);
@@ -441,8 +394,8 @@ fn executable(it: &PrepareExecutable<Ids<'_>>, put: &mut Put<'_>) {
     let constants = words.map_or(&[][..], |(words, _)| words);
     let header = layout::ExecutablePrepare {
         queue_affinity: U64::new(it.affinity),
-        executable_data_length: U64::new(it.data.len() as u64),
-        constant_count: U64::new(constants.len() as u64),
+        executable_data_length: count(it.data),
+        constant_count: count(constants),
         caching_mode: U32::new(it.caching_mode.bits()),
         executable_format_length: U32::new(it.format.len() as u32),
         executable_metadata_length: U32::new(it.metadata.len() as u32),
@@ -467,7 +420,7 @@ fn file(it: &ImportFile<Ids<'_>>, put: &mut Put<'_>) {
         file_device: U64::new(identity.device),
         file_inode: U64::new(identity.inode),
         file_mtime_ns: U64::new(identity.mtime_ns),
-        reference_length: U64::new(reference.len() as u64),
+        reference_length: count(reference),
         access: U32::new(u32::from(it.access.bits())),
         flags: U32::new(flags),
         handle_type: U32::new(handle_type),
@@ -504,7 +457,7 @@ fn range(code: Code, it: &RangeOp<Ids<'_>>, data: Option<&[u8]>, put: &mut Put<'
     let header = layout::BufferRangeData {
         byte_offset: U64::new(it.offset),
         byte_length: U64::new(it.length),
-        data_length: U64::new(data.len() as u64),
+        data_length: count(data),
         mapping_mode: U32::new(it.mode.bits()),
         memory_access: U16::new(it.access.bits()),
         ..Default::default()
@@ -513,7 +466,7 @@ fn range(code: Code, it: &RangeOp<Ids<'_>>, data: Option<&[u8]>, put: &mut Put<'
 }
 
 fn scope(code: Code, name: &[u8], put: &mut Put<'_>) {
-    let header = layout::Scope { name_length: U64::new(name.len() as u64), ..Default::default() };
+    let header = layout::Scope { name_length: count(name), ..Default::default() };
     Call::new(code, 0, 0).with(put, &payload::Scope { header: &header, name });
 }
 
@@ -533,8 +486,8 @@ fn dispatch(it: &Dispatch<Ids<'_>>, affinity: u64, waits: usize, signals: usize)
         dynamic_workgroup_local_memory: U32::new(it.dynamic_local_memory),
         wait_semaphore_count: U64::new(waits as u64),
         signal_semaphore_count: U64::new(signals as u64),
-        constants_length: U64::new(it.constants.len() as u64),
-        binding_count: U64::new(it.bindings.len() as u64),
+        constants_length: count(it.constants),
+        binding_count: count(it.bindings),
         ..Default::default()
     }
 }
@@ -567,6 +520,30 @@ pub(crate) fn buffer_ref(it: &BufferRef<u64>) -> layout::BufferRef {
     }
 }
 
+/// A timepoint, as stored.
+pub(crate) fn timepoint(it: &Timepoint<u64>) -> layout::SemaphoreTimepoint {
+    layout::SemaphoreTimepoint { semaphore_id: U64::new(it.semaphore), value: U64::new(it.value) }
+}
+
+/// An event, as stored.
+pub(crate) fn event(id: &u64) -> U64 {
+    U64::new(*id)
+}
+
+/// A barrier, as stored.
+pub(crate) fn memory_barrier(it: &MemoryBarrier) -> layout::MemoryBarrier {
+    layout::MemoryBarrier {
+        source_scope: U32::new(it.source_scope.bits()),
+        target_scope: U32::new(it.target_scope.bits()),
+    }
+}
+
+/// A buffer barrier, as stored.
+pub(crate) fn buffer_barrier(it: &BufferBarrier<u64>) -> layout::BufferBarrier {
+    let layout::MemoryBarrier { source_scope, target_scope } = memory_barrier(&it.barrier);
+    layout::BufferBarrier { source_scope, target_scope, buffer_ref: buffer_ref(&it.buffer) }
+}
+
 fn id_of(it: &BufferRef<u64>) -> u64 {
     match it.binding {
         Binding::Direct(id) => id,
@@ -574,7 +551,7 @@ fn id_of(it: &BufferRef<u64>) -> u64 {
     }
 }
 
-fn count(list: &[layout::SemaphoreTimepoint]) -> U64 {
+fn count<T>(list: &[T]) -> U64 {
     U64::new(list.len() as u64)
 }
 

@@ -129,10 +129,10 @@ pub(crate) fn evict_data(plan: &Plan) -> Result<()> {
         .try_for_each(|span| evict(span.of(plan.bytes())))
 }
 
-fn by_buffer(mut set: RangeSet) -> Vec<(u32, Range)> {
-    let ranges = set.sorted().iter().filter_map(|it| match it.holder {
-        Holder::Buffer(buffer) => Some((buffer, Range { offset: it.start, length: it.end - it.start })),
-        Holder::File(_) => None,
+fn by_buffer(set: RangeSet) -> Vec<(u32, Range)> {
+    let ranges = set.sorted().flat_map(|(holder, ranges)| match holder {
+        Holder::Buffer(buffer) => ranges.into_iter().map(|range| (buffer, range)).collect(),
+        Holder::File(_) => Vec::new(),
     });
     ranges.collect()
 }

@@ -6,10 +6,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
-use rehal_base::{Context, Error, Result, glob, listed, nearest};
+use rehal_base::{Context, Error, Result, glob, listed, listed_by, nearest};
 use rehal_hal::{DeviceGroup, FunctionInfo};
 
-use crate::substitute::nothing_selected;
 use crate::{Code, ExecutableRecord, Plan, Replacement, Selector, Substitution, prepare};
 
 /// The compiler links the executables of a module to one with this in its name.
@@ -354,6 +353,23 @@ impl ExecutableNames {
         substitutions.iter().map(|it| &it.selector).find(|it| !is_known(it))
     }
 
+    /// The error of a selector that selects none of the executables in a capture.
+    pub(crate) fn nothing_selected(&self, selector: &Selector, plan: &Plan) -> Error {
+        let advice = match selector {
+            Selector::Name(name) => self.advice(name),
+            _ => {
+                let functions =
+                    |record: &ExecutableRecord<'_>| listed(record.function_names().map(<[u8]>::escape_ascii));
+                let shown = |it: ExecutableRecord<'_>| format!("{} ({})", it.id, functions(&it));
+                match plan.executables().next() {
+                    None => "it has no executables".into(),
+                    Some(_) => format!("it has {}", listed_by("; ", plan.executables().map(shown))),
+                }
+            }
+        };
+        Error::not_found(format!("{} is not in the capture", selector.text())).advise(advice)
+    }
+
     fn resolve_directory(
         &self,
         directory: &Path,
@@ -451,7 +467,7 @@ impl ResolvedSubstitutions {
             })?;
         }
         match names.unknown(&resolved.substitutions) {
-            Some(selector) => Err(nothing_selected(selector, plan, &names)),
+            Some(selector) => Err(names.nothing_selected(selector, plan)),
             None => Ok(resolved),
         }
     }

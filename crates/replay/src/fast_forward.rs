@@ -7,6 +7,7 @@ use rehal_hal::{Buffer, File, FileContents, MemoryAccess, Span, transfer};
 use twox_hash::XxHash3_64;
 
 use crate::effects::{Ranges, STRIDE_BYTES, changed_strides, without};
+use crate::observe::with;
 use crate::plan::RecordLocation;
 use crate::region::{Bytes, Holder, Region, Restart};
 use crate::run::{FileBytes, Run, State};
@@ -51,12 +52,22 @@ struct Saved {
     after: Option<u64>,
 }
 
-impl FastForward {
-    pub(crate) fn new(
-        replay: Arc<Replay>,
+impl Replay {
+    /// Runs the plan to the end of a scope, and prepares to repeat that scope by itself. Observers see the
+    /// whole first pass.
+    ///
+    /// Fails if the capture has no such scope, or what it changes cannot be put back.
+    pub fn fast_forward(
+        self: &Arc<Self>,
         scope: &[u8],
         observers: &mut [&mut dyn Observer],
-    ) -> Result<Self> {
+    ) -> Result<FastForward> {
+        FastForward::new(self.clone(), scope, observers).map_err(|error| self.plan().in_file(error))
+    }
+}
+
+impl FastForward {
+    fn new(replay: Arc<Replay>, scope: &[u8], observers: &mut [&mut dyn Observer]) -> Result<Self> {
         let plan = replay.plan().clone();
         let plan = &*plan;
         if observers.iter().any(|it| it.wants_operations()) {
@@ -230,11 +241,7 @@ impl FastForward {
         observers: &mut [&mut dyn Observer],
         reads: &mut dyn Observer,
     ) -> Result<()> {
-        let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 1);
-        for observer in observers {
-            all.push(&mut **observer);
-        }
-        all.push(reads);
+        let mut all = with(observers, reads);
         let mut run = Run::new(&self.replay, &mut all, state, Some(&self.region));
         run.all(self.region.steps.clone())?;
         let mut state = run.state;

@@ -412,3 +412,61 @@ impl Drop for Report {
         self.failures.changed.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::ObjectKind;
+    use crate::plan_numbers::recorded;
+
+    /// Without it, a run that begins at a step may miss the wait or the completion of that step.
+    #[test]
+    fn a_run_begins_with_what_its_first_step_waits_for_and_completes() {
+        let plan = recorded().unwrap();
+        let schedule = Schedule::from_plan(&plan, Vec::new());
+        let found = |first| {
+            let mut flight = Flight::new(&plan, Some(&schedule), &[], first, 0);
+            let waits = (flight.next_wait, flight.waits.len());
+            let next = flight.next_completion;
+            (waits, next, flight.next_runnable(next).map(|it| it.submission), flight.next_completion)
+        };
+        let [first, second] = [&plan.completions[0], &plan.completions[1]].map(|it| (it.step, it.submission));
+        let waits: Vec<u32> = schedule.waits.iter().map(|it| it.step).collect();
+        assert_eq!((waits, first, second), (vec![20, 23, 26, 27], (14, 4), (23, 7)));
+        assert_eq!(found(0), ((20, 4), 14, Some(4), 23));
+        assert_eq!(found(14), ((20, 4), 14, Some(4), 23));
+        assert_eq!(found(15), ((20, 4), 23, Some(7), NO_WAIT));
+        assert_eq!(found(20), ((20, 4), 23, Some(7), NO_WAIT));
+        assert_eq!(found(21), ((23, 3), 23, Some(7), NO_WAIT));
+        assert_eq!(found(28), ((NO_WAIT, 0), NO_WAIT, None, NO_WAIT));
+    }
+
+    /// Without it, memory may be held although nothing uses it.
+    #[test]
+    fn what_nothing_in_flight_uses_is_released_at_once() {
+        let plan = recorded().unwrap();
+        let mut flight = Flight::new(&plan, None, &[], 0, 3);
+        let release = |index| Release { step: 0, index, kind: ObjectKind::Buffer };
+        for (index, bytes) in [(0, 1), (1, HELD_BYTES), (2, 5)] {
+            flight.hold(release(index), bytes);
+        }
+        assert!(flight.holds() && flight.held_bytes == HELD_BYTES + 6);
+        let released = std::iter::from_fn(|| flight.next_released().unwrap());
+        assert_eq!(released.map(|it| it.index).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(!flight.holds() && flight.held_bytes == 0);
+    }
+
+    /// Without it, an error may name a submission that failed because of another.
+    #[test]
+    fn the_first_failure_in_run_order_is_kept() {
+        let failures = Arc::new(Failures::default());
+        failures.reported.lock().outstanding = 3;
+        for position in [5, 2, 9] {
+            let location = RecordLocation { ordinal: 10 * position, offset: 0 };
+            Report { failures: failures.clone(), position, location }
+                .settle(Err(Error::data_loss("it fails")));
+        }
+        assert_eq!(failures.first().map(|(location, _)| location.ordinal), Some(20));
+        assert_eq!(failures.reported.lock().outstanding, 0);
+    }
+}

@@ -476,3 +476,110 @@ impl<const N: usize> DoubleEndedIterator for SlotIter<N> {
         Some(64 * index + bit)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn access(start: u64, end: u64, effect: Effect) -> Access {
+        Access { resource: 0, start, end, effect }
+    }
+
+    fn footprint(accesses: &[Access]) -> Footprint {
+        Footprint { accesses: accesses.to_vec(), is_unbounded: false }
+    }
+
+    fn at(value: u64) -> Timepoint<u32> {
+        Timepoint { semaphore: 0, value }
+    }
+
+    fn slots(list: &[usize]) -> Slots<1> {
+        list.iter().fold(Slots::default(), |slots, slot| slots.with(*slot))
+    }
+
+    /// The submissions with these accesses, each after those in its set; the one in slot `n` signals `n + 1`.
+    fn tracker(max_fragments: usize, joined: &[(&[usize], &[Access])]) -> Tracker<1> {
+        let mut tracker = Tracker::new(vec![0], 1, max_fragments);
+        for (slot, (before, accesses)) in (0..).zip(joined) {
+            tracker.join(slot, slot, slots(before), &[at(u64::from(slot) + 1)], &footprint(accesses));
+        }
+        tracker
+    }
+
+    fn conflicts(
+        tracker: &mut Tracker<1>,
+        it: Access,
+        before: &[usize],
+    ) -> (Slots<1>, Vec<(u64, u64, bool)>) {
+        let mut seen = Vec::new();
+        let slots = tracker.conflicts(&footprint(&[it]), slots(before), |it| {
+            seen.push((it.access.start, it.access.end, it.is_exact));
+        });
+        (slots, seen)
+    }
+
+    /// Without it, accesses of what is ordered may conflict, or those of what is not may be missed.
+    #[test]
+    fn conflicts_are_those_of_the_last_accesses_of_each_byte() {
+        const READ: Access = access(0, 10, Effect::Read);
+        const BIND: Access = access(5, 15, Effect::Bind);
+        let mut tracker = tracker(8, &[(&[], &[READ]), (&[], &[READ]), (&[0, 1], &[BIND])]);
+        for (it, before, expected, bytes) in [
+            (access(0, 20, Effect::Read), &[][..], &[2][..], &[(5, 10), (10, 15)][..]),
+            (access(0, 5, Effect::Write), &[], &[0, 1], &[(0, 5), (0, 5)]),
+            // Those that the binding is ordered after are superseded by it.
+            (access(5, 10, Effect::Write), &[], &[2], &[(5, 10)]),
+            (access(4, 6, Effect::Any), &[1], &[0, 2], &[(4, 5), (5, 6)]),
+            (access(15, 20, Effect::Write), &[], &[], &[]),
+            (access(0, 20, Effect::Write), &[0, 1, 2], &[], &[]),
+        ] {
+            let (found, seen) = conflicts(&mut tracker, it, before);
+            let bytes: Vec<_> = bytes.iter().map(|(start, end)| (*start, *end, true)).collect();
+            assert_eq!((found, seen), (slots(expected), bytes), "{it:?}");
+        }
+        // The host waits for the last one only, and then nothing conflicts.
+        assert_eq!(tracker.last_of(slots(&[0, 1, 2])), slots(&[2]));
+        assert_eq!(tracker.last_of(slots(&[0, 1])), slots(&[0, 1]));
+        tracker.complete(slots(&[0]));
+        assert_eq!(tracker.pending(), slots(&[1, 2]));
+        assert_eq!(conflicts(&mut tracker, access(0, 5, Effect::Write), &[]).0, slots(&[1]));
+        tracker.complete(slots(&[2]));
+        assert_eq!((tracker.pending(), tracker.position(0)), (Slots::default(), 3));
+    }
+
+    /// Without it, merged ranges may be reported as if all their bytes were accessed.
+    #[test]
+    fn merged_ranges_are_not_exact() {
+        let parts: Vec<_> = (0..4).map(|at| access(10 * at, 10 * at + 2, Effect::Write)).collect();
+        let last = |max_fragments| {
+            conflicts(&mut tracker(max_fragments, &[(&[], &parts)]), access(31, 40, Effect::Read), &[]).1
+        };
+        assert_eq!(last(4), [(31, 32, true)]);
+        assert_eq!(last(3), [(31, 32, false)]);
+        // The pairs that are merged leave the last one alone.
+        assert_eq!(last(2), [(31, 32, true)]);
+        assert_eq!(last(1), [(31, 32, false)]);
+    }
+
+    /// Without it, a wait for a value that is reached orders work, or one for a later value does not.
+    #[test]
+    fn waits_order_what_signals_their_values_first() {
+        const NONE: (&[usize], &[Access]) = (&[], &[]);
+        let mut tracker = tracker(8, &[NONE; 64]);
+        for (value, expected) in [(0, &[][..]), (1, &[0]), (33, &[32]), (64, &[63]), (65, &[])] {
+            assert_eq!(tracker.before(&[at(value)]), slots(expected), "{value}");
+        }
+        assert_eq!(tracker.signallers(&[at(65)]), slots(&[63]));
+        assert!(tracker.is_full());
+        tracker.complete(tracker.oldest());
+        tracker.retire();
+        assert_eq!((tracker.position(0), tracker.pending()), (32, Slots::first(32)));
+        for (value, expected) in [(32, &[][..]), (33, &[0]), (34, &[1]), (64, &[31])] {
+            assert_eq!(tracker.before(&[at(value)]), slots(expected), "{value}");
+        }
+        tracker.complete(Slots::first(32));
+        tracker.join(64, 64, Slots::default(), &[at(70)], &footprint(&[]));
+        assert_eq!(tracker.before(&[at(64)]), Slots::default());
+        assert_eq!(tracker.before(&[at(65)]), slots(&[0]));
+    }
+}

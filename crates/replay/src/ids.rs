@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use rehal_base::Error;
+use rehal_base::{Error, Result, StatusCode};
 use rehal_capture::layout;
 use rehal_hal::Names;
 use zerocopy::little_endian::U64;
@@ -19,7 +19,6 @@ impl<'a> Names for Ids<'a> {
     type CommandBuffer = u64;
     type File = u64;
     type Event = u64;
-    type Channel = u64;
     type HostCall = u64;
     type BufferRefs = &'a [layout::BufferRef];
     type Timepoints = &'a [layout::SemaphoreTimepoint];
@@ -29,6 +28,9 @@ impl<'a> Names for Ids<'a> {
     type Bytes = &'a [u8];
     type Created<T: Copy> = T;
     type Captured<T: Copy> = T;
+    fn uncaptured<T: Copy>() -> Result<T> {
+        Err(Error::new(StatusCode::Internal, "an operation lacks captured data"))
+    }
 }
 
 /// The error for a record that cannot be replayed.

@@ -53,11 +53,14 @@ mod operation;
 mod order;
 mod origin;
 mod plan;
+#[cfg(test)]
+mod plan_numbers;
 mod planner;
 mod prepare;
 mod races;
 mod record;
 mod region;
+mod replacements;
 mod rewrite;
 mod run;
 mod schedule;
@@ -89,12 +92,10 @@ pub use record::{
 };
 pub use rehal_capture::CaptureBytes;
 pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation, WrittenBindings};
+pub use replacements::{FileReplacements, ProgramSubstitutes, REPLACE_WHOLE, check_whole};
 pub use rewrite::{DataKind, DataPlace, NameKind, RewriteOptions, Rewriter, Rewritten, rewrite};
 pub use run::{FindWritten, Replay, ReplayOptions, ReplayOrder};
 pub use slice::{BufferRanges, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, WatchBuffer};
-pub use substitute::{
-    Candidate, Code, FileReplacements, ProgramSubstitutes, REPLACE_WHOLE, Replacement, Selector, Substitute,
-    SubstituteCode, Substitution, check_whole,
-};
+pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, SubstituteCode, Substitution};
 pub use transfers::PlannedTransfer;
 pub use walk::PlannedResult;

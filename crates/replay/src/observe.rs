@@ -160,3 +160,11 @@ pub trait Observer {
         Ok(ControlFlow::Continue(()))
     }
 }
+
+/// Observers, and another after them.
+pub(crate) fn with<'o>(
+    observers: &'o mut [&mut dyn Observer],
+    last: &'o mut dyn Observer,
+) -> Vec<&'o mut dyn Observer> {
+    observers.iter_mut().map(|it| &mut **it as _).chain([last]).collect()
+}

@@ -3,7 +3,7 @@
 //! [`walk`] decides what the parts of a command buffer are, [`recorded`] makes a command buffer of each, and
 //! [`OneByOne`] submits them. Observers that look at memory between operations (`run/stepping.rs`) and a
 //! recorder whose dispatches are watched (`record/watch.rs`) walk over commands; the work of a slice
-//! (`slice/issue.rs`) is not observed, and its parts are those of the capture.
+//! (`slice/isolated_work.rs`) is not observed, and its parts are those of the capture.
 
 use std::ops::ControlFlow;
 

@@ -1,15 +1,12 @@
 use std::convert::Infallible;
 
 use rehal_base::{Context, Error, Result};
-use rehal_capture::{Capture, CaptureBytes, Tear, Version, layout, payload};
+use rehal_capture::{Capture, CaptureBytes, Record, Tear, Version, layout, payload};
 use rehal_hal::{
     Command, Dispatch, DispatchFlags, FileSource, FunctionInfo, FunctionParameter, HostOp, Indexed,
     MemoryAccess, NeededWorkgroups, QueueOp, Span, StoredLists, Submission, WorkgroupCount,
 };
 use serde::Serialize;
-
-use crate::effects::Extent;
-use crate::planner;
 
 /// The capture record of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -53,6 +50,13 @@ pub struct Plan {
     /// Names, each with its number of entries.
     pub(crate) scopes: Vec<(Span<u8>, u64)>,
     pub(crate) skipped_count: u64,
+}
+
+/// The size of a buffer, and whether kernels may write it.
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    pub size: u64,
+    pub is_written_by_kernels: bool,
 }
 
 /// Kinds of objects that a plan indexes and releases.
@@ -160,14 +164,6 @@ pub struct PlanOptions<'o> {
 }
 
 impl Plan {
-    /// Compiles a capture.
-    ///
-    /// Fails if a record is corrupt, if operations are inconsistent, or if an operation cannot be reproduced;
-    /// the error names the record and the reason.
-    pub fn compile(capture: impl Into<CaptureBytes>, options: PlanOptions<'_>) -> Result<Self> {
-        planner::compile(capture.into(), options)
-    }
-
     /// Whether another plan is of the same records of the same capture, perhaps with other workgroup counts.
     pub fn is_of_same_records(&self, other: &Self) -> bool {
         std::ptr::eq(self.bytes(), other.bytes()) && self.steps.len() == other.steps.len()
@@ -342,7 +338,7 @@ impl RecordLocation {
     /// Adds this record of `capture` to an error, with its operation and objects.
     pub(crate) fn find_in(self, capture: &Capture<'_>, error: Error) -> Error {
         match capture.records_from(self.offset, u64::from(self.ordinal)).next() {
-            Some(Ok(record)) => planner::in_record(error, &record),
+            Some(Ok(record)) => in_record(error, &record),
             _ => self.on(error),
         }
     }
@@ -351,6 +347,26 @@ impl RecordLocation {
     pub(crate) fn on(self, error: Error) -> Error {
         error.context(self.to_string())
     }
+}
+
+/// Adds the record, its operation and its objects to the error.
+pub(crate) fn in_record(error: Error, record: &Record<'_>) -> Error {
+    let header = record.header;
+    let mut place =
+        format!("record #{}, offset {}: {}", record.ordinal(), record.offset, record.record_type());
+    if record.operation() != rehal_capture::OperationCode::NONE {
+        place = format!("{place} {}", record.operation());
+    }
+    for (what, id) in [
+        ("device", header.device_id),
+        ("object", header.object_id),
+        ("related object", header.related_object_id),
+    ] {
+        if id.get() != 0 {
+            place = format!("{place}, {what} {id}");
+        }
+    }
+    error.context(place)
 }
 
 impl std::fmt::Display for RecordLocation {

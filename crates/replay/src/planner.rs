@@ -7,27 +7,36 @@ use rehal_capture::{
     Capture, CaptureBytes, ObjectType, OpenOptions, Payload, PayloadType, Record, layout, payload,
 };
 use rehal_hal::{
-    BufferBarrier, BufferRef, BufferUsage, Command, CreateOp, FileContents, FileSource, HostOp, ImportFile,
-    Indexed, MemoryAccess, MemoryBarrier, MemoryType, Op, PrepareExecutable, QueueOp, Rename, RenameHost,
-    Span, StoredLists, Submission, Timepoint, rename_buffer_ref,
+    BufferRef, BufferUsage, Command, CreateOp, FileContents, HostOp, ImportFile, Indexed, MemoryAccess,
+    MemoryType, Op, PrepareExecutable, QueueOp, Rename, RenameHost, Span, StoredLists, Submission,
+    rename_buffer_ref, rename_lists,
 };
-use zerocopy::little_endian::U64;
 
 use crate::arguments::{check_command, check_queue_op};
 use crate::command_buffer::{CommandBufferState, Use};
-use crate::decode::{buffer_barrier, buffer_ref, decode, is_indirect, memory_barrier, timepoint};
-use crate::effects::Extent;
+use crate::decode::{self, decode, is_indirect};
+use crate::effects::extent;
 use crate::ids::{Ids, refuse};
 use crate::order::Order;
 use crate::plan::{
-    self, Completion, ExecutableRecord, FileRecord, OBJECT_KINDS, ObjectKind, Plan, PlanOptions,
-    RecordLocation, Release, Step, StepOp, StoredExecutable, StoredFile,
+    self, Completion, ExecutableRecord, Extent, FileRecord, OBJECT_KINDS, ObjectKind, Plan, PlanOptions,
+    RecordLocation, Release, Step, StepOp, StoredExecutable, StoredFile, in_record,
 };
 
 /// Bytes of the capture planned between two calls of the progress function.
 const PROGRESS_STEP_BYTES: u64 = 4 << 20;
 
-pub(crate) fn compile(bytes: CaptureBytes, mut options: PlanOptions<'_>) -> Result<Plan> {
+impl Plan {
+    /// Compiles a capture.
+    ///
+    /// Fails if a record is corrupt, if operations are inconsistent, or if an operation cannot be reproduced;
+    /// the error names the record and the reason.
+    pub fn compile(capture: impl Into<CaptureBytes>, options: PlanOptions<'_>) -> Result<Self> {
+        compile(capture.into(), options)
+    }
+}
+
+fn compile(bytes: CaptureBytes, mut options: PlanOptions<'_>) -> Result<Plan> {
     let capture = bytes.open(OpenOptions { recover: options.recover })?;
     let mut planner = Planner::new(bytes.as_slice());
     let mut reported = 0;
@@ -100,26 +109,6 @@ impl Plannable {
 fn ordinal(record: &Record<'_>) -> Result<u32> {
     u32::try_from(record.ordinal())
         .map_err(|_| Error::resource_exhausted("a capture of more than 2^32 records cannot be planned"))
-}
-
-/// Adds the record, its operation and its objects to the error.
-pub(crate) fn in_record(error: Error, record: &Record<'_>) -> Error {
-    let header = record.header;
-    let mut place =
-        format!("record #{}, offset {}: {}", record.ordinal(), record.offset, record.record_type());
-    if record.operation() != rehal_capture::OperationCode::NONE {
-        place = format!("{place} {}", record.operation());
-    }
-    for (what, id) in [
-        ("device", header.device_id),
-        ("object", header.object_id),
-        ("related object", header.related_object_id),
-    ] {
-        if id.get() != 0 {
-            place = format!("{place}, {what} {id}");
-        }
-    }
-    error.context(place)
 }
 
 /// The object with an id.
@@ -373,12 +362,11 @@ impl<'a> Planner<'a> {
             | CreateOp::Allocator { .. }
             | CreateOp::ExecutableCache { .. }
             | CreateOp::Event { .. }
-            | CreateOp::Channel { .. }
             | CreateOp::Buffer { .. } => {}
         }
         let op = op.rename(self)?;
         if let CreateOp::Buffer { params, size, .. } | CreateOp::ImportedBuffer { params, size, .. } = &op {
-            self.extents.push(Extent::from_params(params, *size));
+            self.extents.push(extent(params, *size));
         }
         let is_named_only = matches!(
             op,
@@ -447,7 +435,7 @@ impl<'a> Planner<'a> {
         }
         let submission = submission.rename(self)?;
         if let QueueOp::Alloca { params, size, .. } = &submission.op {
-            self.extents.push(Extent::from_params(params, *size));
+            self.extents.push(extent(params, *size));
         }
         let index = self.submissions.len() as u32;
         let waits = submission.waits.of(&self.lists.timepoints);
@@ -612,14 +600,14 @@ impl<'a> Planner<'a> {
 }
 
 /// Appends renamed items to a list of the planner; renaming borrows the planner mutably.
-macro_rules! append {
-    ($self:ident, $list:ident, $items:expr, $item:ident => $renamed:expr) => {{
-        let start = $self.lists.$list.len();
-        for $item in $items {
-            let renamed = $renamed;
-            $self.lists.$list.push(renamed);
+macro_rules! planned {
+    ($names:ident, $list:ident, $lists:ident, $item:ident) => {{
+        let start = $names.lists.$lists.len();
+        for item in $list {
+            let renamed = $names.$item(decode::$item(item))?;
+            $names.lists.$lists.push(renamed);
         }
-        Ok(Span::new(start as u64, ($self.lists.$list.len() - start) as u64))
+        Ok(Span::new(start as u64, ($names.lists.$lists.len() - start) as u64))
     }};
 }
 
@@ -663,10 +651,6 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
         self.used(name, ObjectKind::Event)
     }
 
-    fn channel(&mut self, _name: u64) -> Result<u32> {
-        Err(refuse("channels communicate with devices outside the capture"))
-    }
-
     fn host_call(&mut self, _name: u64) -> Result<u32> {
         Err(refuse("host calls cannot be replayed"))
     }
@@ -685,43 +669,10 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
         }
     }
 
-    fn buffer_refs(&mut self, list: &'a [layout::BufferRef]) -> Result<Span<BufferRef<u32>>> {
-        append!(self, buffer_refs, list, item => self.buffer_ref(buffer_ref(item))?)
-    }
-
-    fn timepoints(&mut self, list: &'a [layout::SemaphoreTimepoint]) -> Result<Span<Timepoint<u32>>> {
-        append!(self, timepoints, list, item => self.timepoint(timepoint(item))?)
-    }
-
-    fn events(&mut self, list: &'a [U64]) -> Result<Span<u32>> {
-        append!(self, events, list, item => self.event(item.get())?)
-    }
-
-    fn memory_barriers(&mut self, list: &'a [layout::MemoryBarrier]) -> Result<Span<MemoryBarrier>> {
-        append!(self, memory_barriers, list, item => memory_barrier(item.source_scope.get(), item.target_scope.get()))
-    }
-
-    fn buffer_barriers(&mut self, list: &'a [layout::BufferBarrier]) -> Result<Span<BufferBarrier<u32>>> {
-        append!(self, buffer_barriers, list, item => self.buffer_barrier(buffer_barrier(item))?)
-    }
+    rename_lists!(planned, Ids<'a> => Indexed);
 
     fn created_buffer(&mut self, name: u64) -> Result<u32> {
         self.number(name, ObjectKind::Buffer)
-    }
-
-    fn deallocated_size(&mut self, _buffer: u64, _size: u64) -> Result<()> {
-        Ok(())
-    }
-
-    // Captured reads have already become updates.
-    fn captured_read(
-        &mut self,
-        _file: u64,
-        _file_offset: u64,
-        _target: BufferRef<u64>,
-        _bytes: &'a [u8],
-    ) -> Result<()> {
-        Ok(())
     }
 }
 
@@ -772,17 +723,5 @@ impl<'a> RenameHost<Ids<'a>, Indexed> for Planner<'a> {
 
     fn created_event(&mut self, name: u64) -> Result<u32> {
         self.number(name, ObjectKind::Event)
-    }
-
-    fn created_channel(&mut self, _name: u64) -> Result<u32> {
-        Err(refuse("channels communicate with devices outside the capture"))
-    }
-
-    fn captured_metadata(&mut self, _bytes: &'a [u8]) -> Result<()> {
-        Ok(())
-    }
-
-    fn captured_source(&mut self, _source: FileSource<&'a [u8]>) -> Result<()> {
-        Ok(())
     }
 }

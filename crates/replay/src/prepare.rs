@@ -8,7 +8,7 @@ use rehal_hal::{
     WorkgroupSchedule,
 };
 
-use crate::substitute::{Layer, NO_EXECUTABLE, ReplacementCode, Replacements};
+use crate::substitute::{Layer, NO_EXECUTABLE, ReplacementCode};
 use crate::{ExecutableRecord, Plan};
 
 /// The code of an executable of a capture, with its captured functions.
@@ -98,14 +98,13 @@ pub(crate) fn check_stated(layer: &Layer<'_>, functions: &[FunctionInfo]) -> Res
     Ok(())
 }
 
-/// Prepares the executable of `op` or its replacements, and checks that the result accepts the arguments of
+/// Prepares the executable of `op` or its replacements `layers`, and checks that the result accepts the arguments of
 /// the captured dispatches.
 pub(crate) fn prepare(
     plan: &Plan,
     op: &PrepareExecutable<Indexed>,
     device: &Device,
-    replacements: &Replacements,
-    own_names: &[String],
+    layers: &[Layer<'_>],
     workgroups: WorkgroupSchedule,
     label: Option<&str>,
 ) -> Result<Prepared> {
@@ -114,7 +113,6 @@ pub(crate) fn prepare(
     let record = &stored.record(plan.bytes());
     let constants: Vec<u32> =
         constants.of(plan.bytes()).as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
-    let own_name = own_names.get(created as usize).map_or("", String::as_str);
     let captured_format = String::from_utf8_lossy(format.of(plan.bytes()));
     let label = label.map_or_else(|| format!("executable {}", record.id), str::to_owned);
     let params = ExecutableParams {
@@ -126,9 +124,8 @@ pub(crate) fn prepare(
         constants: &constants,
         workgroups,
     };
-    let layers = replacements.layers(created as usize, record, own_name);
     let wanted = Wanted::from_record(record, plan.version().major == 1);
-    let prepared = Matching { id: record.id, wanted, prepared: None, device, params }.all(&layers)?;
+    let prepared = Matching { id: record.id, wanted, prepared: None, device, params }.all(layers)?;
     // The plan validated the same bytes, unless the file has been modified since.
     match prepared.function_count() == stored.function_count as usize {
         true => Ok(prepared),
@@ -166,9 +163,8 @@ pub(crate) fn preparations(plan: &Plan) -> Vec<&PrepareExecutable<Indexed>> {
 
 /// The own name of an executable.
 pub(crate) fn own_name(plan: &Plan, devices: &[Device], op: &PrepareExecutable<Indexed>) -> Result<String> {
-    let nothing = Replacements::open(&[], plan)?;
     let device = &devices[op.cache as usize];
-    let prepared = prepare(plan, op, device, &nothing, &[], WorkgroupSchedule::All, None)?;
+    let prepared = prepare(plan, op, device, &[], WorkgroupSchedule::All, None)?;
     Ok(prepared.parts.first().map_or_else(String::new, |it| it.backend().name().to_string()))
 }
 

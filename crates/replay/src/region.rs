@@ -8,11 +8,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Range as ByteRange, Result};
 use rehal_hal::{CreateOp, FileContents, HostOp, Indexed, QueueOp};
 
 use crate::Plan;
-use crate::effects::{Access, Effect, Footprint, Footprints};
+use crate::effects::{Access, Effect, Footprint, Footprints, merged, without};
 use crate::plan::{OBJECT_KINDS, ObjectKind, RecordLocation, Release, StepOp};
 use crate::scopes::Entry;
 
@@ -202,10 +202,7 @@ impl<'p> Walk<'p> {
             _ => {}
         }
         if self.is_inside() {
-            let mut footprint = std::mem::take(&mut self.footprint);
-            self.footprints.of_host_op(op, &mut footprint);
-            self.accesses(&footprint);
-            self.footprint = footprint;
+            self.accesses(|footprints, footprint| footprints.of_host_op(op, footprint));
         }
         Ok(())
     }
@@ -215,10 +212,7 @@ impl<'p> Walk<'p> {
         self.records(*into)?;
         self.footprints.record(*into, command);
         if self.is_inside() && self.plan.inline_command_buffers[*into as usize] {
-            let mut footprint = std::mem::take(&mut self.footprint);
-            self.footprints.of_command(command, &mut footprint);
-            self.accesses(&footprint);
-            self.footprint = footprint;
+            self.accesses(|footprints, footprint| footprints.of_command(command, footprint));
         }
         Ok(())
     }
@@ -271,10 +265,7 @@ impl<'p> Walk<'p> {
             let location = self.location();
             self.executed.entry(*command_buffer).or_insert(location);
         }
-        let mut footprint = std::mem::take(&mut self.footprint);
-        self.footprints.of_queue_op(&submission.op, &mut footprint);
-        self.accesses(&footprint);
-        self.footprint = footprint;
+        self.accesses(|footprints, footprint| footprints.of_queue_op(&submission.op, footprint));
         Ok(())
     }
 
@@ -304,7 +295,9 @@ impl<'p> Walk<'p> {
         }
     }
 
-    fn accesses(&mut self, footprint: &Footprint) {
+    fn accesses(&mut self, find: impl FnOnce(&Footprints<'p>, &mut Footprint)) {
+        let mut footprint = std::mem::take(&mut self.footprint);
+        find(&self.footprints, &mut footprint);
         self.is_unbounded |= footprint.is_unbounded;
         for access in &footprint.accesses {
             let Some(bytes) = self.outside(access) else { continue };
@@ -315,6 +308,7 @@ impl<'p> Walk<'p> {
                 self.writes.add(bytes);
             }
         }
+        self.footprint = footprint;
     }
 
     /// The accessed bytes, unless the region creates their holder.
@@ -353,7 +347,7 @@ impl<'p> Walk<'p> {
             let (holder, end) = (Holder::Buffer(*index), self.footprints.size(*index));
             self.writes.add(Bytes { holder, start: 0, end });
         }
-        self.region.restored = self.reads.and(&mut self.writes);
+        self.region.restored = self.reads.and(self.writes);
         Ok(self.region)
     }
 }
@@ -374,69 +368,50 @@ fn created(op: &CreateOp<Indexed>) -> Option<(ObjectKind, u32)> {
         CreateOp::Buffer { created, .. } | CreateOp::ImportedBuffer { created, .. } => {
             Some((ObjectKind::Buffer, *created))
         }
-        CreateOp::Device { .. }
-        | CreateOp::Allocator { .. }
-        | CreateOp::ExecutableCache { .. }
-        | CreateOp::Channel { .. } => None,
+        CreateOp::Device { .. } | CreateOp::Allocator { .. } | CreateOp::ExecutableCache { .. } => None,
     }
 }
 
 /// A set of bytes.
 #[derive(Debug, Default)]
-pub(crate) struct RangeSet {
-    ranges: Vec<Bytes>,
+pub(crate) struct RangeSet(BTreeMap<Holder, Held>);
+
+/// The bytes of a holder.
+#[derive(Debug, Default)]
+struct Held {
+    ranges: Vec<ByteRange>,
     /// Length after which ranges are merged.
     merge_at: usize,
 }
 
 impl RangeSet {
-    pub(crate) fn add(&mut self, bytes: Bytes) {
-        match self.ranges.last_mut() {
-            Some(last) if *last == bytes => return,
-            _ => self.ranges.push(bytes),
+    pub(crate) fn add(&mut self, Bytes { holder, start, end }: Bytes) {
+        let Held { ranges, merge_at } = self.0.entry(holder).or_default();
+        let range = ByteRange { offset: start, length: end - start };
+        if ranges.last() == Some(&range) {
+            return;
         }
-        if self.ranges.len() > self.merge_at.max(4096) {
-            self.merge();
-            self.merge_at = 2 * self.ranges.len();
+        ranges.push(range);
+        if ranges.len() > (*merge_at).max(4096) {
+            *ranges = merged(std::mem::take(ranges));
+            *merge_at = 2 * ranges.len();
         }
     }
 
-    fn merge(&mut self) {
-        self.ranges.sort_unstable();
-        self.ranges.dedup_by(|next, last| {
-            let is_merged = next.holder == last.holder && next.start <= last.end;
-            if is_merged {
-                last.end = last.end.max(next.end);
-            }
-            is_merged
-        });
-    }
-
-    /// The bytes as sorted, disjoint ranges.
-    pub(crate) fn sorted(&mut self) -> &[Bytes] {
-        self.merge();
-        &self.ranges
+    /// The bytes as sorted, disjoint ranges, by holder.
+    pub(crate) fn sorted(self) -> impl Iterator<Item = (Holder, Vec<ByteRange>)> {
+        self.0.into_iter().map(|(holder, held)| (holder, merged(held.ranges)))
     }
 
     /// The bytes that are in both.
-    fn and(&mut self, other: &mut Self) -> Vec<Bytes> {
-        let (mut both, mut others) = (Vec::new(), other.sorted().iter().peekable());
-        for bytes in self.sorted() {
-            let is_before = |it: &Bytes| (it.holder, it.end) <= (bytes.holder, bytes.start);
-            while others.next_if(|it| is_before(it)).is_some() {}
-            while let Some(it) = others.peek()
-                && it.holder == bytes.holder
-                && it.start < bytes.end
-            {
-                let (start, end) = (it.start.max(bytes.start), it.end.min(bytes.end));
-                both.push(Bytes { holder: bytes.holder, start, end });
-                if it.end > bytes.end {
-                    break;
-                }
-                others.next();
-            }
-        }
-        both
+    fn and(self, other: Self) -> Vec<Bytes> {
+        let mut others: BTreeMap<_, _> = other.sorted().collect();
+        let both = self.sorted().flat_map(|(holder, ranges)| {
+            let outside = without(&ranges, others.remove(&holder).unwrap_or_default().into_iter());
+            let both = without(&ranges, outside.into_iter()).into_iter();
+            both.map(move |it| Bytes { holder, start: it.offset, end: it.end() })
+        });
+        both.collect()
     }
 }
 
@@ -462,9 +437,9 @@ mod tests {
                     has[buffer][start..end].fill(true);
                 }
             }
-            let [mut one, mut other] = sets;
+            let [one, other] = sets;
             let mut both = [[false; 24]; 2];
-            for Bytes { holder, start, end } in one.and(&mut other) {
+            for Bytes { holder, start, end } in one.and(other) {
                 let Holder::Buffer(buffer) = holder else { unreachable!() };
                 for byte in &mut both[buffer as usize][start as usize..end as usize] {
                     assert!(!std::mem::replace(byte, true), "ranges overlap");

@@ -11,7 +11,7 @@ use rehal_capture::{
 };
 use rehal_hal::{
     Binding, BufferRef, Command, CreateOp, FileContents, FileIdentity, FileSource, HostOp, ImportFile, Op,
-    PrepareExecutable, QueueOp, RangeOp, Submission, WHOLE_BUFFER,
+    PrepareExecutable, QueueOp, Submission, WHOLE_BUFFER,
 };
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -212,12 +212,6 @@ struct Inputs<'n> {
     names: &'n Bump,
 }
 
-impl Inputs<'_> {
-    fn data(&self, kind: DataKind, target: Option<(u64, u64)>) -> Option<DataPlace> {
-        Some(DataPlace { record: self.record, kind, target })
-    }
-}
-
 impl<W: Write + Seek> Copying<'_, W> {
     fn all(&mut self, capture: &Capture<'_>) -> Result<()> {
         let mut forgotten = 0;
@@ -349,21 +343,12 @@ impl<W: Write + Seek> Copying<'_, W> {
     }
 
     fn operation<'n>(&mut self, op: Op<Ids<'n>>, fields: &RecordFields, inputs: Inputs<'n>) -> Result<()> {
-        let (op, place) = match op {
-            Op::Host(op) => {
-                let (op, place) = self.host_op(op, inputs);
-                (Op::Host(op), place)
-            }
-            Op::Info(op) => (Op::Info(op), None),
-            Op::Command { into, command } => {
-                let place = command_data(&command, inputs.record);
-                (Op::Command { into, command }, place)
-            }
-            Op::Queue(submission) => {
-                let (submission, place) = self.submission(submission, inputs)?;
-                (Op::Queue(submission), place)
-            }
+        let op = match op {
+            Op::Host(op) => Op::Host(self.host_op(op, inputs)),
+            Op::Queue(submission) => Op::Queue(self.submission(submission, inputs)?),
+            Op::Info(_) | Op::Command { .. } => op,
         };
+        let place = data_of(&op).map(|(kind, target)| DataPlace { record: inputs.record, kind, target });
         let Self { writer, rewriter, plan, .. } = self;
         let mut outcome = Ok(());
         let put: &mut encode::Put<'_> = &mut |call, payload_type, parts| {
@@ -390,127 +375,58 @@ impl<W: Write + Seek> Copying<'_, W> {
         outcome
     }
 
-    fn host_op<'n>(
-        &mut self,
-        op: HostOp<Ids<'n>>,
-        inputs: Inputs<'n>,
-    ) -> (HostOp<Ids<'n>>, Option<DataPlace>) {
-        let written =
-            |range: &RangeOp<Ids<'_>>| inputs.data(DataKind::HostWrite, Some((range.buffer, range.offset)));
+    fn host_op<'n>(&mut self, op: HostOp<Ids<'n>>, inputs: Inputs<'n>) -> HostOp<Ids<'n>> {
         match op {
-            HostOp::Create(op) => {
-                let (op, place) = self.create(op, inputs);
-                (HostOp::Create(op), place)
+            HostOp::Create(CreateOp::ExecutableCache { device, identifier, created }) => {
+                let identifier = self.name_in(NameKind::Cache, identifier, inputs);
+                HostOp::Create(CreateOp::ExecutableCache { device, identifier, created })
             }
-            HostOp::Unmap(range, Some(_)) | HostOp::Flush(range, Some(_)) => (op, written(&range)),
+            HostOp::Create(CreateOp::Executable(it)) => {
+                let metadata = without_padding(it.metadata, inputs.names);
+                HostOp::Create(CreateOp::Executable(PrepareExecutable { metadata, ..it }))
+            }
+            HostOp::Create(CreateOp::File(it)) => {
+                HostOp::Create(CreateOp::File(ImportFile { source: self.file(&it, inputs), ..it }))
+            }
             HostOp::ScopeBegin { name } => {
-                (HostOp::ScopeBegin { name: self.name_in(NameKind::Scope, name, inputs) }, None)
+                HostOp::ScopeBegin { name: self.name_in(NameKind::Scope, name, inputs) }
             }
             HostOp::ScopeEnd { name } => {
-                (HostOp::ScopeEnd { name: self.name_in(NameKind::Scope, name, inputs) }, None)
+                HostOp::ScopeEnd { name: self.name_in(NameKind::Scope, name, inputs) }
             }
-            HostOp::BeginCommandBuffer { .. }
-            | HostOp::EndCommandBuffer { .. }
-            | HostOp::Map(_)
-            | HostOp::Unmap(_, None)
-            | HostOp::Invalidate(_)
-            | HostOp::Flush(_, None)
-            | HostOp::FlushQueue { .. }
-            | HostOp::Trim { .. }
-            | HostOp::TrimAllocator { .. } => (op, None),
-        }
-    }
-
-    fn create<'n>(
-        &mut self,
-        op: CreateOp<Ids<'n>>,
-        inputs: Inputs<'n>,
-    ) -> (CreateOp<Ids<'n>>, Option<DataPlace>) {
-        match op {
-            CreateOp::ExecutableCache { device, identifier, created } => {
-                let identifier = self.name_in(NameKind::Cache, identifier, inputs);
-                (CreateOp::ExecutableCache { device, identifier, created }, None)
-            }
-            CreateOp::Executable(it) => {
-                let metadata = without_padding(it.metadata, inputs.names);
-                (CreateOp::Executable(PrepareExecutable { metadata, ..it }), None)
-            }
-            CreateOp::File(it) => {
-                let (source, place) = self.file(&it, inputs);
-                (CreateOp::File(ImportFile { source, ..it }), place)
-            }
-            CreateOp::ImportedBuffer { created, .. } => {
-                (op, inputs.data(DataKind::Import, Some((created, 0))))
-            }
-            CreateOp::Device { .. }
-            | CreateOp::Allocator { .. }
-            | CreateOp::Semaphore { .. }
-            | CreateOp::CommandBuffer { .. }
-            | CreateOp::Event { .. }
-            | CreateOp::Channel { .. }
-            | CreateOp::Buffer { .. } => (op, None),
+            _ => op,
         }
     }
 
     /// The source of a file, without what identifies the captured one.
-    fn file<'n>(
-        &mut self,
-        it: &ImportFile<Ids<'n>>,
-        inputs: Inputs<'n>,
-    ) -> (FileSource<&'n [u8]>, Option<DataPlace>) {
+    fn file<'n>(&mut self, it: &ImportFile<Ids<'n>>, inputs: Inputs<'n>) -> FileSource<&'n [u8]> {
         let contents = match it.source.contents {
-            FileContents::Nothing => FileContents::Nothing,
-            FileContents::Inline(bytes) => FileContents::Inline(bytes),
-            FileContents::Ranges { path } => {
+            FileContents::External { .. }
+                if inputs.externals.get(&it.created).is_some_and(|it| it.is_whole) =>
+            {
+                FileContents::Inline(inputs.externals[&it.created].file.bytes())
+            }
+            FileContents::Ranges { path } | FileContents::External { path, .. } => {
                 FileContents::Ranges { path: self.name_in(NameKind::Path, path, inputs) }
             }
-            FileContents::External { path, .. } => match inputs.externals.get(&it.created) {
-                Some(external) if external.is_whole => FileContents::Inline(external.file.bytes()),
-                _ => FileContents::Ranges { path: self.name_in(NameKind::Path, path, inputs) },
-            },
+            contents => contents,
         };
-        let place = match contents {
-            FileContents::Inline(_) => inputs.data(DataKind::File, None),
-            _ => None,
-        };
-        (FileSource { identity: FileIdentity::default(), contents, ..it.source }, place)
+        FileSource { identity: FileIdentity::default(), contents, ..it.source }
     }
 
     fn submission<'n>(
         &self,
-        submission: Submission<Ids<'n>>,
+        mut submission: Submission<Ids<'n>>,
         inputs: Inputs<'n>,
-    ) -> Result<(Submission<Ids<'n>>, Option<DataPlace>)> {
-        let (op, place) = match submission.op {
-            QueueOp::Fill { target, .. } => {
-                (submission.op, inputs.data(DataKind::Pattern, written_to(&target)))
-            }
-            QueueOp::Update { target, .. } => {
-                (submission.op, inputs.data(DataKind::Update, written_to(&target)))
-            }
-            QueueOp::Read { file, file_offset, target, captured, flags } => {
-                let captured = match inputs.externals.get(&file) {
-                    Some(external) if !external.is_whole && captured.is_empty() => {
-                        self.read(external, file_offset, &target)?
-                    }
-                    _ => captured,
-                };
-                let place = match captured.is_empty() {
-                    true => None,
-                    false => inputs.data(DataKind::Read, written_to(&target)),
-                };
-                (QueueOp::Read { file, file_offset, target, captured, flags }, place)
-            }
-            QueueOp::Alloca { .. }
-            | QueueOp::Dealloca { .. }
-            | QueueOp::Copy { .. }
-            | QueueOp::Write { .. }
-            | QueueOp::Dispatch(_)
-            | QueueOp::Execute { .. }
-            | QueueOp::Barrier { .. }
-            | QueueOp::HostCall { .. } => (submission.op, None),
-        };
-        Ok((Submission { op, ..submission }, place))
+    ) -> Result<Submission<Ids<'n>>> {
+        if let QueueOp::Read { file, file_offset, target, captured, .. } = &mut submission.op
+            && let Some(external) = inputs.externals.get(file)
+            && !external.is_whole
+            && captured.is_empty()
+        {
+            *captured = self.read(external, *file_offset, target)?;
+        }
+        Ok(submission)
     }
 
     /// The bytes of a file that a queue reads.
@@ -550,22 +466,71 @@ impl<W: Write + Seek> Copying<'_, W> {
     }
 }
 
-/// The data of a command.
-fn command_data(command: &Command<Ids<'_>>, record: u64) -> Option<DataPlace> {
-    let data = |kind, target| Some(DataPlace { record, kind, target });
-    match command {
-        Command::Fill { target, .. } => data(DataKind::Pattern, written_to(target)),
-        Command::Update { target, .. } => data(DataKind::Update, written_to(target)),
-        Command::ExecutionBarrier { .. }
-        | Command::SignalEvent { .. }
-        | Command::ResetEvent { .. }
-        | Command::WaitEvents { .. }
-        | Command::Advise { .. }
-        | Command::Copy { .. }
-        | Command::Collective { .. }
-        | Command::Dispatch(_)
-        | Command::BeginDebugGroup { .. }
-        | Command::EndDebugGroup => None,
+/// The data of an operation, and what it is written to. No operation may be missing here: its data would stay.
+fn data_of(op: &Op<Ids<'_>>) -> Option<(DataKind, Option<(u64, u64)>)> {
+    match op {
+        Op::Host(op) => match op {
+            HostOp::Unmap(range, Some(_)) | HostOp::Flush(range, Some(_)) => {
+                Some((DataKind::HostWrite, Some((range.buffer, range.offset))))
+            }
+            HostOp::Create(CreateOp::ImportedBuffer { created, .. }) => {
+                Some((DataKind::Import, Some((*created, 0))))
+            }
+            HostOp::Create(CreateOp::File(file)) => match file.source.contents {
+                FileContents::Inline(_) => Some((DataKind::File, None)),
+                FileContents::Nothing | FileContents::External { .. } | FileContents::Ranges { .. } => None,
+            },
+            HostOp::Create(
+                CreateOp::Device { .. }
+                | CreateOp::Allocator { .. }
+                | CreateOp::Semaphore { .. }
+                | CreateOp::CommandBuffer { .. }
+                | CreateOp::Event { .. }
+                | CreateOp::ExecutableCache { .. }
+                | CreateOp::Executable(_)
+                | CreateOp::Buffer { .. },
+            )
+            | HostOp::BeginCommandBuffer { .. }
+            | HostOp::EndCommandBuffer { .. }
+            | HostOp::Map(_)
+            | HostOp::Unmap(_, None)
+            | HostOp::Invalidate(_)
+            | HostOp::Flush(_, None)
+            | HostOp::FlushQueue { .. }
+            | HostOp::ScopeBegin { .. }
+            | HostOp::ScopeEnd { .. }
+            | HostOp::Trim { .. }
+            | HostOp::TrimAllocator { .. } => None,
+        },
+        Op::Info(_) => None,
+        Op::Command { command, .. } => match command {
+            Command::Fill { target, .. } => Some((DataKind::Pattern, written_to(target))),
+            Command::Update { target, .. } => Some((DataKind::Update, written_to(target))),
+            Command::ExecutionBarrier { .. }
+            | Command::SignalEvent { .. }
+            | Command::ResetEvent { .. }
+            | Command::WaitEvents { .. }
+            | Command::Advise { .. }
+            | Command::Copy { .. }
+            | Command::Dispatch(_)
+            | Command::BeginDebugGroup { .. }
+            | Command::EndDebugGroup => None,
+        },
+        Op::Queue(submission) => match &submission.op {
+            QueueOp::Fill { target, .. } => Some((DataKind::Pattern, written_to(target))),
+            QueueOp::Update { target, .. } => Some((DataKind::Update, written_to(target))),
+            QueueOp::Read { target, captured, .. } => {
+                (!captured.is_empty()).then(|| (DataKind::Read, written_to(target)))
+            }
+            QueueOp::Alloca { .. }
+            | QueueOp::Dealloca { .. }
+            | QueueOp::Copy { .. }
+            | QueueOp::Write { .. }
+            | QueueOp::Dispatch(_)
+            | QueueOp::Execute { .. }
+            | QueueOp::Barrier { .. }
+            | QueueOp::HostCall { .. } => None,
+        },
     }
 }
 

@@ -4,6 +4,7 @@ mod objects;
 mod redzones;
 mod releases;
 mod stepping;
+mod stepping_state;
 
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
@@ -22,22 +23,23 @@ use rehal_hal::{
 pub(crate) use self::files::{FileBytes, ReplayFiles};
 pub(crate) use self::names::LiveNames;
 pub(crate) use self::objects::{Objects, State};
-pub(crate) use self::stepping::each_object;
+pub(crate) use self::stepping_state::each_object;
 
 use self::objects::get;
 use self::redzones::Redzones;
 use self::releases::Releases;
-use self::stepping::Stepping;
+use self::stepping_state::Stepping;
 use crate::evictions::{self, Evictions};
 use crate::files::{FileRemap, FileWrites};
 use crate::flight::{Flight, Issue};
 use crate::plan::{Completion, RecordLocation, Release, Step, StepOp};
 use crate::prepare::{self, Prepared};
 use crate::region::Region;
+use crate::replacements::Replacements;
 use crate::schedule::Schedule;
 use crate::scopes;
-use crate::substitute::{Replacements, Substitute, Substitution};
-use crate::{ExecutableRecord, FastForward, HostRead, Observer, Plan, Scope, WrittenBindings};
+use crate::substitute::{Layer, Substitute, Substitution};
+use crate::{ExecutableRecord, HostRead, Observer, Plan, Scope, WrittenBindings};
 
 /// Options of a replay.
 ///
@@ -240,11 +242,10 @@ impl Replay {
     /// that runs for a function decides. Fails if a dispatched function needs an unknown count.
     fn plan_with_workgroups(&self) -> Result<Option<Plan>> {
         let mut needed = vec![Vec::new(); self.plan.executables.len()];
-        for (step, op) in self.preparations() {
+        for op in prepare::preparations(&self.plan) {
             let index = op.created as usize;
             let record = self.plan.executables[index].record(self.plan.bytes());
-            let own_name = self.own_names.get(index).map_or("", String::as_str);
-            let layers = self.replacements.layers(index, &record, own_name);
+            let layers = self.layers(op.created);
             if layers.iter().all(|it| it.replacement.keeps_workgroups(record.data)) {
                 continue;
             }
@@ -253,7 +254,7 @@ impl Replay {
             let found = self
                 .prepare(op, device)
                 .and_then(|prepared| prepared.workgroups(&layers, record.data, format));
-            needed[index] = found.map_err(|error| self.plan.locate(error, step.location))?;
+            needed[index] = found.map_err(|error| self.plan.locate(error, record.location))?;
         }
         self.plan.with_workgroups(&needed)
     }
@@ -291,32 +292,26 @@ impl Replay {
         evictions::evict_data(&self.plan)
     }
 
-    /// Runs the plan to the end of a scope, and prepares to repeat that scope by itself. Observers see the
-    /// whole first pass.
-    ///
-    /// Fails if the capture has no such scope, or what it changes cannot be put back.
-    pub fn fast_forward(
-        self: &Arc<Self>,
-        scope: &[u8],
-        observers: &mut [&mut dyn Observer],
-    ) -> Result<FastForward> {
-        FastForward::new(self.clone(), scope, observers).map_err(|error| self.plan.in_file(error))
-    }
-
     /// Prepares an executable of the plan, or its substitute.
     pub(crate) fn prepare(&self, op: &PrepareExecutable<Indexed>, device: &Device) -> Result<Prepared> {
         let kept = self.kept.as_ref().map(Mutex::lock);
         if let Some(prepared) = kept.as_ref().and_then(|it| it.get(&op.created)) {
             return Ok(prepared.clone());
         }
+        let layers = self.layers(op.created);
         let label = self.executable_label.as_deref();
-        let (replacements, own_names) = (&self.replacements, &self.own_names);
-        let prepared =
-            prepare::prepare(&self.plan, op, device, replacements, own_names, self.workgroups, label)?;
+        let prepared = prepare::prepare(&self.plan, op, device, &layers, self.workgroups, label)?;
         if let Some(mut kept) = kept {
             kept.insert(op.created, prepared.clone());
         }
         Ok(prepared)
+    }
+
+    /// The replacements of an executable of the plan.
+    fn layers(&self, executable: u32) -> Vec<Layer<'_>> {
+        let record = self.plan.executables[executable as usize].record(self.plan.bytes());
+        let own_name = self.own_names.get(executable as usize).map_or("", String::as_str);
+        self.replacements.layers(executable as usize, &record, own_name)
     }
 
     /// The files of the capture.
@@ -332,23 +327,12 @@ impl Replay {
     /// Prepares and drops each executable or its substitute, so that executables which a run would reject are
     /// found before anything is issued.
     pub fn check_executables(&self) -> Result<()> {
-        for (step, op) in self.preparations() {
+        for op in prepare::preparations(&self.plan) {
             let device = &self.devices.devices()[op.cache as usize];
-            self.prepare(op, device)
-                .map_err(|error| self.plan.in_file(self.plan.locate(error, step.location)))?;
+            let location = self.plan.executables[op.created as usize].location;
+            self.prepare(op, device).map_err(|error| self.plan.in_file(self.plan.locate(error, location)))?;
         }
         Ok(())
-    }
-
-    /// The steps that prepare executables.
-    fn preparations(&self) -> impl Iterator<Item = (&Step, &PrepareExecutable<Indexed>)> {
-        self.plan.steps.iter().filter_map(|step| {
-            let StepOp::Host(index) = step.op else { return None };
-            match &self.plan.host_ops[index as usize] {
-                HostOp::Create(CreateOp::Executable(op)) => Some((step, op)),
-                _ => None,
-            }
-        })
     }
 }
 
@@ -775,11 +759,8 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
                 transfer::write(&buffer, 0, data.of(self.bytes))?;
                 self.state.objects.buffers[created as usize] = Some(buffer);
             }
-            // The first three exist before the run; a plan contains no channels.
-            CreateOp::Device { .. }
-            | CreateOp::Allocator { .. }
-            | CreateOp::ExecutableCache { .. }
-            | CreateOp::Channel { .. } => {}
+            // They exist before the run.
+            CreateOp::Device { .. } | CreateOp::Allocator { .. } | CreateOp::ExecutableCache { .. } => {}
         }
         Ok(())
     }

@@ -263,10 +263,7 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
         {
             return self.wait_for(pending, WaitCause::Host);
         }
-        let mut footprint = std::mem::take(&mut self.footprint);
-        self.footprints.of_host_op(op, &mut footprint);
-        self.host_access(&footprint);
-        self.footprint = footprint;
+        self.host_access(|footprints, footprint| footprints.of_host_op(op, footprint));
     }
 
     fn command(&mut self, index: u32) {
@@ -275,15 +272,13 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
         if !self.plan.inline_command_buffers[*into as usize] {
             return;
         }
-        let mut footprint = std::mem::take(&mut self.footprint);
-        self.footprints.of_command(command, &mut footprint);
-        self.host_access(&footprint);
-        self.footprint = footprint;
+        self.host_access(|footprints, footprint| footprints.of_command(command, footprint));
     }
 
     /// The host accesses bytes: it has waited for whatever accesses them.
-    fn host_access(&mut self, footprint: &Footprint) {
-        let conflicts = self.tracker.conflicts(footprint, Slots::default(), |_| {});
+    fn host_access(&mut self, find: impl FnOnce(&Footprints<'p>, &mut Footprint)) {
+        find(&self.footprints, &mut self.footprint);
+        let conflicts = self.tracker.conflicts(&self.footprint, Slots::default(), |_| {});
         self.wait_for(conflicts, WaitCause::Host);
     }
 

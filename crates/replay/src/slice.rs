@@ -2,7 +2,7 @@
 //!
 //! `walk.rs` and `slice/cut.rs` find the work in the plan, in run order and without running it. An observer
 //! of operations (`slice/runs.rs`) keeps what the work reads first, as it is just before
-//! (`slice/collect.rs`). `slice/issue.rs` creates the same objects, writes the kept bytes, issues the
+//! (`slice/collect.rs`). `slice/isolated_work.rs` creates the same objects, writes the kept bytes, issues the
 //! operations and reads what they wrote: under a `Recorder` whose devices perform nothing, to record the
 //! slice, and on the devices, to check that the work by itself does what it does in the whole replay
 //! (`SliceCheck`). A dispatch that takes most of a replay is not repeated by default.
@@ -11,139 +11,37 @@
 //! bytes in the capture. Slots are resolved to buffers. Whether a kernel reads the contents of a binding that
 //! it overwrites is tested (`slice/trim.rs`): the work is issued with other bytes there, each of which
 //! differs from the one that it replaces, and the bytes are left out if it writes the same. The accesses to
-//! other bindings are found by issuing the work in watched buffers (`slice/touched.rs`), if the caller passes
+//! other bindings are found by issuing the work in watched buffers (`slice/accessed_pages.rs`), if the caller passes
 //! the function that allocates them (`SliceOptions::watch`), since `replay` does not know which devices can
 //! watch.
 //!
-//! A reference to a file (`slice/references.rs`) replaces bytes that a submission has read from it and that
+//! A reference to a file (`slice/pieces.rs`) replaces bytes that a submission has read from it and that
 //! are still the same. Transient buffers of a scope are allocated before it, so that the contents of memory
 //! that nothing wrote are stored like other bytes. `Replay::slices` cuts many dispatches while one replay
 //! passes them.
 
+mod accessed_pages;
 mod collect;
 mod cut;
-mod issue;
+mod isolated_work;
+mod options;
+mod pieces;
 mod references;
 mod runs;
 mod shared;
-mod touched;
 mod trim;
 mod write;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use rehal_base::{Error, Range, Result};
-use rehal_hal::{BufferParams, CreateOp, Device, HostOp, WatchedBuffer};
+use rehal_base::{Error, Result};
+
+pub use self::options::{BufferRanges, Cut, Slice, SliceCheck, SliceOptions, SlicedRead, WatchBuffer};
 
 use self::runs::{DispatchRun, ScopeRun};
 use self::shared::Shared;
-use crate::plan::RecordLocation;
-use crate::{CaptureSink, Observer, Replay};
-
-/// Which work to cut out. Occurrences are counted from 0, in the order of a replay.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cut {
-    /// The dispatch of a record, as dumps and profiles print it.
-    Dispatch {
-        /// The ordinal of its record.
-        record: u32,
-        /// Which performance of it: a command buffer may be executed more than once.
-        occurrence: u64,
-    },
-    /// A dispatch of a function.
-    Function {
-        /// Its name, with `*` and `?`.
-        pattern: String,
-        /// Which of those that match.
-        occurrence: u64,
-    },
-    /// All work in a scope.
-    Scope {
-        /// Its name.
-        name: Vec<u8>,
-        /// Which entry.
-        occurrence: u64,
-    },
-}
-
-/// Options of a slice.
-#[derive(Clone, Default)]
-#[non_exhaustive]
-pub struct SliceOptions {
-    /// Keeps what is in the bindings that kernels change before they do, without a test whether they read it.
-    /// The test dispatches the kernels with other values there.
-    pub keep_outputs: bool,
-    /// Reads what the capture reads from external files from these files, instead of storing the bytes.
-    pub keep_references: bool,
-    /// Whether the work is also performed by itself.
-    pub check: SliceCheck,
-    /// Does not perform a dispatch at all, for one that crashes. Nothing is known of what it writes then: all
-    /// that is bound to it is kept, and what it may write is read. Not for scopes.
-    pub unperformed: bool,
-    /// Leaves out the pages of bindings that the work does not access, which a replay of the slice then finds
-    /// as new memory has them: usually zeros. Not if the work is not performed by itself, nor of buffers that
-    /// cannot be watched. `None` keeps all that is bound to what kernels read.
-    #[doc(hidden)]
-    pub watch: Option<WatchBuffer>,
-}
-
-/// Allocates a buffer that tells what accesses it; `None` if the device cannot tell.
-pub type WatchBuffer = Arc<dyn Fn(&Device, BufferParams, u64) -> Result<Option<WatchedBuffer>> + Send + Sync>;
-
-/// Whether the work of a slice is performed by itself before the slice is written, which then fails unless it
-/// writes the same bytes as in the whole capture.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SliceCheck {
-    /// Unless it is a dispatch that took more than 50 ms, and more than a quarter of the replay up to its
-    /// end.
-    #[default]
-    WhenCheap,
-    /// Yes.
-    Always,
-    /// No.
-    Never,
-}
-
-/// A slice that was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Slice {
-    /// The function, or the scope.
-    pub name: String,
-    /// The record of the dispatch, or of the begin of the scope.
-    pub location: RecordLocation,
-    /// Its occurrence.
-    pub occurrence: u64,
-    /// Number of bytes of buffers in the slice.
-    pub content_bytes: u64,
-    /// Whether the work was performed by itself, and wrote the same bytes.
-    pub is_checked: bool,
-    /// The host reads: what the work wrote.
-    pub reads: Vec<SlicedRead>,
-}
-
-/// A host read of a slice.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SlicedRead {
-    /// The buffer's id in the whole capture.
-    pub buffer_id: u64,
-    /// First byte.
-    pub offset: u64,
-    /// The bytes, as the whole capture has them there.
-    pub bytes: Vec<u8>,
-}
-
-impl SlicedRead {
-    /// The BLAKE3 digest of the bytes, in hexadecimal.
-    pub fn blake3(&self) -> String {
-        blake3::hash(&self.bytes).to_hex().to_string()
-    }
-}
-
-/// Ranges of buffers, which are named by their captured ids.
-pub type BufferRanges = Vec<(u64, Range)>;
+use crate::observe::with;
+use crate::{CaptureSink, Observer, Replay, prepare};
 
 /// Receives the slices of [`Replay::slices`].
 pub trait SliceSet {
@@ -155,10 +53,6 @@ pub trait SliceSet {
 
     /// The slice with an index is complete.
     fn finished(&mut self, index: usize, slice: Slice) -> Result<()>;
-}
-
-fn with<'o>(observers: &'o mut [&mut dyn Observer], last: &'o mut dyn Observer) -> Vec<&'o mut dyn Observer> {
-    observers.iter_mut().map(|it| &mut **it as _).chain([last]).collect()
 }
 
 impl Replay {
@@ -263,8 +157,7 @@ impl Replay {
     pub(crate) fn function_names(&self) -> Result<Vec<Vec<String>>> {
         let plan = self.plan();
         let mut names: Vec<Vec<String>> = Vec::with_capacity(plan.executables.len());
-        for op in &plan.host_ops {
-            let HostOp::Create(CreateOp::Executable(op)) = op else { continue };
+        for op in prepare::preparations(plan) {
             let record = plan.executables[op.created as usize].record(plan.bytes());
             let captured = record.function_names().map(|name| String::from_utf8_lossy(name).into_owned());
             let mut captured: Vec<String> = captured.collect();

@@ -37,7 +37,10 @@ pub enum PlannedResult {
 
 /// What a run performs, by dispatches and host operations.
 enum Work<'w, 'p> {
+    /// A dispatch that is a submission.
     Dispatch(&'w DispatchSite<'p>),
+    /// An execution of a command buffer, by index, with its dispatches.
+    Execution(u32, Execution<'p>, &'w [DispatchCommand<'p>]),
     /// The host operation of the step with this number.
     Host(u32, u32),
 }
@@ -91,12 +94,18 @@ impl Plan {
     #[doc(hidden)]
     pub fn results(&self, mut visit: impl FnMut(PlannedResult)) {
         let _ = self.each_work(|work| {
-            match work {
-                Work::Dispatch(site) => visit(PlannedResult::Dispatch {
+            let mut dispatch = |site: &DispatchSite<'_>| {
+                visit(PlannedResult::Dispatch {
                     record: site.location.ordinal,
                     submission: site.submission_location.ordinal,
                     occurrence: site.occurrence,
-                }),
+                });
+            };
+            match work {
+                Work::Dispatch(site) => dispatch(site),
+                Work::Execution(_, execution, dispatches) => {
+                    dispatches.iter().for_each(|it| dispatch(&execution.site(it)));
+                }
                 Work::Host(step, index) => {
                     if let HostOp::Map(range) = &self.host_ops[index as usize]
                         && range.access.contains(MemoryAccess::READ)
@@ -116,6 +125,9 @@ impl Plan {
     ) -> ControlFlow<()> {
         self.each_work(|work| match work {
             Work::Dispatch(site) => visit(site),
+            Work::Execution(_, execution, dispatches) => {
+                dispatches.iter().try_for_each(|it| visit(&execution.site(it)))
+            }
             Work::Host(..) => ControlFlow::Continue(()),
         })
     }
@@ -138,25 +150,15 @@ impl Plan {
             }
             ControlFlow::Continue(())
         })?;
-        let dispatches = self.dispatches_by_buffer();
-        let mut executions = vec![0u64; dispatches.len()];
-        self.each_event(|event| {
-            let Event::Submission(index, location) = event else { return ControlFlow::Continue(()) };
-            match &self.submissions[index as usize].op {
-                QueueOp::Dispatch(dispatch) => visit(&DispatchSite::submitted(index, location, dispatch), 1),
-                QueueOp::Execute { command_buffer, bindings, .. } => {
-                    let (buffer, table) = (*command_buffer as usize, table_of(bindings));
-                    let occurrence = executions[buffer];
-                    executions[buffer] += 1;
-                    // Removed the first time.
-                    let Some(count) = counts.remove(&(*command_buffer, table)) else {
-                        return ControlFlow::Continue(());
-                    };
-                    let execution = Execution { submission: index, location, occurrence, table };
-                    dispatches[buffer].iter().try_for_each(|it| visit(&execution.site(it), count))
-                }
-                _ => ControlFlow::Continue(()),
-            }
+        self.each_work(|work| match work {
+            Work::Dispatch(site) => visit(site, 1),
+            // Removed the first time.
+            Work::Execution(buffer, execution, dispatches) => match counts.remove(&(buffer, execution.table))
+            {
+                Some(count) => dispatches.iter().try_for_each(|it| visit(&execution.site(it), count)),
+                None => ControlFlow::Continue(()),
+            },
+            Work::Host(..) => ControlFlow::Continue(()),
         })
     }
 
@@ -182,20 +184,12 @@ impl Plan {
 
     /// The dispatches of each command buffer.
     pub(crate) fn dispatches_by_buffer(&self) -> Vec<Vec<DispatchCommand<'_>>> {
-        let mut dispatches = Vec::new();
-        dispatches.resize_with(self.counts[ObjectKind::CommandBuffer as usize] as usize, Vec::new);
-        for step in &self.steps {
-            if let StepOp::Command(command) = step.op
-                && let (buffer, Command::Dispatch(dispatch)) = &self.commands[command as usize]
-            {
-                dispatches[*buffer as usize].push(DispatchCommand {
-                    location: step.location,
-                    command,
-                    dispatch,
-                });
-            }
-        }
-        dispatches
+        let dispatch = |(location, command): (RecordLocation, u32)| match &self.commands[command as usize].1 {
+            Command::Dispatch(dispatch) => Some(DispatchCommand { location, command, dispatch }),
+            _ => None,
+        };
+        let of_buffer = |commands: Vec<_>| commands.into_iter().filter_map(dispatch).collect();
+        self.commands_by_buffer().into_iter().map(of_buffer).collect()
     }
 
     fn each_work<'p>(&'p self, mut visit: impl FnMut(Work<'_, 'p>) -> ControlFlow<()>) -> ControlFlow<()> {
@@ -215,7 +209,7 @@ impl Plan {
                     let (occurrence, table) = (executions[buffer], bindings.of(&self.lists.buffer_refs));
                     executions[buffer] += 1;
                     let execution = Execution { submission: index, location, occurrence, table };
-                    dispatches[buffer].iter().try_for_each(|it| visit(Work::Dispatch(&execution.site(it))))
+                    visit(Work::Execution(*command_buffer, execution, &dispatches[buffer]))
                 }
                 _ => ControlFlow::Continue(()),
             }

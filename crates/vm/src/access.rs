@@ -4,8 +4,9 @@ use crate::ValueKind;
 use crate::convention::Argument;
 use crate::instruction::{FieldValue, Instruction};
 use crate::operation::{Field, Op};
+use crate::registers::{REF_BIT, words};
 use crate::tables::{Function, Tables};
-use crate::verify::{IMPORT_BIT, REF_BIT};
+use crate::verify::IMPORT_BIT;
 
 /// How an instruction accesses registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,14 +70,6 @@ pub(crate) fn accesses(
             }
             _ => {}
         }
-    }
-}
-
-/// The number of registers that a number occupies.
-pub(crate) fn words(kind: ValueKind) -> u16 {
-    match kind {
-        ValueKind::I64 | ValueKind::F64 => 2,
-        ValueKind::I32 | ValueKind::F32 | ValueKind::Ref => 1,
     }
 }
 

@@ -2,9 +2,8 @@ use rehal_base::{Error, Result};
 
 use crate::code;
 use crate::convention::Argument;
-use crate::interpret::refs::look;
-use crate::registers::{Number, Window};
-use crate::{Buffer, Convention, NamedObject, Ref, Value, ValueKind};
+use crate::registers::{Number, Window, look};
+use crate::{Buffer, Convention, NamedObject, Ref, Value, ValueKind, Wait};
 
 /// A call of a native function: arguments and results.
 ///
@@ -117,6 +116,17 @@ pub enum Resumed {
     DeadlineExceeded,
     /// The wait source failed.
     Failed(Error),
+}
+
+impl Resumed {
+    /// The outcome of a wait that is ready.
+    pub(crate) fn after(wait: &Wait) -> Self {
+        match wait.outcome() {
+            Ok(true) => Self::Ready,
+            Ok(false) => Self::DeadlineExceeded,
+            Err(error) => Self::Failed(error),
+        }
+    }
 }
 
 /// Accessors for arguments of one kind: `name` reads the argument at a position of the convention.

@@ -2,8 +2,8 @@ use crate::access::{Access, accesses};
 use crate::instruction::{FieldValue, Instruction};
 use crate::liveness::Liveness;
 use crate::operation::{Field, Op};
+use crate::registers::REF_BIT;
 use crate::tables::{Function, Tables};
-use crate::verify::REF_BIT;
 
 /// Limit on the instructions searched backwards for the definition of a value, and on the moves considered:
 /// keeps long blocks from taking quadratic time.

@@ -1,12 +1,10 @@
 //! Lowered code: what the dispatch loop executes.
 
 use crate::ValueKind;
-use crate::access::words;
 use crate::isa::instructions;
 use crate::operation::Op;
-use crate::registers::Number;
+use crate::registers::{Number, REF_MASK, words};
 use crate::superinstructions::superinstructions;
-use crate::verify::REF_MASK;
 
 /// A lowered function: verified, decoded, its jump targets resolved.
 pub(crate) struct Code {

@@ -5,9 +5,8 @@ use rehal_base::{Error, Result};
 
 use crate::budget::Budget;
 use crate::interpret::{Machine, ModuleView, Modules, Target};
-use crate::invocation::block;
 use crate::link::{self, Linked};
-use crate::{Convention, Invocation, Module, Signal, State, TraceSink, Value};
+use crate::{Convention, Module, Signal, State, TraceSink, Value};
 
 /// Modules that are linked together, each with its own state.
 ///
@@ -153,12 +152,13 @@ impl Inner {
         let Some(export) = module.export(name) else { return Ok(()) };
         let convention = &module.exports()[export].convention;
         let mut starts = Vec::new();
-        crate::invocation::check_arguments(convention, arguments, &[], &mut starts)
+        convention
+            .check_arguments(arguments, &[], &mut starts)
             .map_err(|error| error.context(format!("calling {}.{name}", module.name())))?;
         let target = self.modules[index].target(index, export);
         let mut machine = self.take_machine();
         let outcome = machine.begin(self, target, arguments.iter().cloned(), starts);
-        let result = block(self, &mut machine, outcome);
+        let result = machine.block(self, outcome);
         machine.reset();
         machine.results.clear();
         self.give_machine(machine);
@@ -210,19 +210,6 @@ impl Function {
         &self.context
     }
 
-    /// Calls it and blocks the calling thread until it returns; returns the results.
-    pub fn call(&self, arguments: &[Value]) -> Result<Vec<Value>> {
-        self.call_with_spans(arguments, &[])
-    }
-
-    /// Like [`Function::call`], for conventions with spans: `tuples` has the tuple count of each span;
-    /// `arguments` is flattened.
-    pub fn call_with_spans(&self, arguments: &[Value], tuples: &[usize]) -> Result<Vec<Value>> {
-        let mut invocation = Invocation::new(self);
-        invocation.start_with_spans(arguments.iter().cloned(), tuples)?.block(&mut invocation)?;
-        Ok(invocation.take_results())
-    }
-
     pub(crate) fn target(&self) -> Target {
         self.context.0.modules[self.module].target(self.module, self.export)
     }
@@ -237,6 +224,7 @@ impl std::fmt::Debug for Function {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Invocation;
     use std::path::Path;
 
     #[test]

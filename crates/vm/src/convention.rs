@@ -2,7 +2,7 @@ use std::fmt;
 
 use rehal_base::{Error, Result};
 
-use crate::ValueKind;
+use crate::{Value, ValueKind};
 
 /// A calling convention: the kinds of a function's arguments and results, parsed from text such as
 /// `0iCrID_r`.
@@ -25,6 +25,15 @@ pub enum Argument {
     One(ValueKind),
     /// Any number of tuples of these kinds.
     Span(Box<[ValueKind]>),
+}
+
+/// A function that a module exports.
+#[derive(Debug, Clone)]
+pub struct ExportedFunction {
+    /// The name without the module's.
+    pub name: Box<str>,
+    /// Its calling convention.
+    pub convention: Convention,
 }
 
 impl Convention {
@@ -83,6 +92,68 @@ impl Convention {
     /// Whether both pass the same values, regardless of spelling.
     pub fn is_same_call(&self, other: &Self) -> bool {
         self.arguments == other.arguments && self.results == other.results
+    }
+
+    /// Checks `values` against it, and computes where each argument starts.
+    pub(crate) fn check_arguments(
+        &self,
+        values: &[Value],
+        tuples: &[usize],
+        starts: &mut Vec<u32>,
+    ) -> Result<()> {
+        starts.clear();
+        let mut rest = values;
+        let mut tuples = tuples.iter();
+        let mut end = 0_u32;
+        let mut check = |kinds: &[ValueKind], index: usize| -> Result<()> {
+            for kind in kinds {
+                let Some((value, others)) = rest.split_first() else {
+                    return Err(Error::invalid_argument(format!("argument {index} is missing")));
+                };
+                if value.kind() != Some(*kind) {
+                    return Err(Error::invalid_argument(format!(
+                        "argument {index}: expected {}, found {}",
+                        kind.name(),
+                        value.type_name()
+                    )));
+                }
+                rest = others;
+            }
+            Ok(())
+        };
+        if self.is_variadic() {
+            starts.push(0);
+        }
+        for (index, argument) in self.arguments().iter().enumerate() {
+            match argument {
+                Argument::One(kind) => {
+                    check(std::slice::from_ref(kind), index)?;
+                    end += 1;
+                }
+                Argument::Span(kinds) => {
+                    let count = *tuples.next().ok_or_else(|| {
+                        Error::invalid_argument(format!(
+                            "argument {index} is a span, but its tuple count is missing"
+                        ))
+                    })?;
+                    for _ in 0..count {
+                        check(kinds, index)?;
+                        end += kinds.len() as u32;
+                    }
+                }
+            }
+            if self.is_variadic() {
+                starts.push(end);
+            }
+        }
+        if !rest.is_empty() || tuples.next().is_some() {
+            return Err(Error::invalid_argument(format!(
+                "too many values: found {} for {} arguments",
+                values.len(),
+                self.arguments().len()
+            )));
+        }
+        Ok(())
     }
 }
 

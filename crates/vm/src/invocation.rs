@@ -1,8 +1,7 @@
 use rehal_base::{Error, Result};
 
-use crate::convention::Argument;
-use crate::interpret::{Machine, Modules, Outcome};
-use crate::{Convention, Function, Resumed, Value, ValueKind, Wait};
+use crate::interpret::{Machine, Outcome};
+use crate::{Function, Resumed, Value, Wait};
 
 /// A call of a function from the host, which may be suspended and resumed later on any thread.
 ///
@@ -72,7 +71,7 @@ impl Invocation {
             self.arguments.push(argument);
         }
         let convention = self.function.convention();
-        if let Err(error) = check_arguments(convention, &self.arguments, tuples, &mut self.starts) {
+        if let Err(error) = convention.check_arguments(&self.arguments, tuples, &mut self.starts) {
             self.arguments.clear();
             return Err(error.context(format!("calling {:?}", self.function)));
         }
@@ -109,7 +108,7 @@ impl Invocation {
             }
             InvocationState::Yielded => Resumed::Ready,
             InvocationState::Waiting(wait) if !wait.is_ready() => return Ok(Step::Waiting(wait.clone())),
-            InvocationState::Waiting(wait) => resumed(wait),
+            InvocationState::Waiting(wait) => Resumed::after(wait),
         };
         let outcome = self.machine.resume(self.function.context().inner(), resumed);
         self.step(outcome)
@@ -150,6 +149,21 @@ impl Invocation {
     }
 }
 
+impl Function {
+    /// Calls it and blocks the calling thread until it returns; returns the results.
+    pub fn call(&self, arguments: &[Value]) -> Result<Vec<Value>> {
+        self.call_with_spans(arguments, &[])
+    }
+
+    /// Like [`Function::call`], for conventions with spans: `tuples` has the tuple count of each span;
+    /// `arguments` is flattened.
+    pub fn call_with_spans(&self, arguments: &[Value], tuples: &[usize]) -> Result<Vec<Value>> {
+        let mut invocation = Invocation::new(self);
+        invocation.start_with_spans(arguments.iter().cloned(), tuples)?.block(&mut invocation)?;
+        Ok(invocation.take_results())
+    }
+}
+
 impl Drop for Invocation {
     fn drop(&mut self) {
         let mut machine = std::mem::take(&mut self.machine);
@@ -171,93 +185,4 @@ impl Step {
             self = invocation.resume()?;
         }
     }
-}
-
-/// Blocks on waits and resumes the machine until the call is done.
-pub(crate) fn block<M: Modules>(
-    modules: &M,
-    machine: &mut Machine,
-    mut outcome: Result<Outcome>,
-) -> Result<()> {
-    loop {
-        let resumed = match outcome? {
-            Outcome::Done => return Ok(()),
-            Outcome::Yielded => Resumed::Ready,
-            Outcome::Waiting(wait) => {
-                wait.block();
-                resumed(&wait)
-            }
-        };
-        outcome = machine.resume(modules, resumed);
-    }
-}
-
-fn resumed(wait: &Wait) -> Resumed {
-    match wait.outcome() {
-        Ok(true) => Resumed::Ready,
-        Ok(false) => Resumed::DeadlineExceeded,
-        Err(error) => Resumed::Failed(error),
-    }
-}
-
-/// Checks `values` against the convention, and computes where each argument starts.
-pub(crate) fn check_arguments(
-    convention: &Convention,
-    values: &[Value],
-    tuples: &[usize],
-    starts: &mut Vec<u32>,
-) -> Result<()> {
-    starts.clear();
-    let mut rest = values;
-    let mut tuples = tuples.iter();
-    let mut end = 0_u32;
-    let mut check = |kinds: &[ValueKind], index: usize| -> Result<()> {
-        for kind in kinds {
-            let Some((value, others)) = rest.split_first() else {
-                return Err(Error::invalid_argument(format!("argument {index} is missing")));
-            };
-            if value.kind() != Some(*kind) {
-                return Err(Error::invalid_argument(format!(
-                    "argument {index}: expected {}, found {}",
-                    kind.name(),
-                    value.type_name()
-                )));
-            }
-            rest = others;
-        }
-        Ok(())
-    };
-    if convention.is_variadic() {
-        starts.push(0);
-    }
-    for (index, argument) in convention.arguments().iter().enumerate() {
-        match argument {
-            Argument::One(kind) => {
-                check(std::slice::from_ref(kind), index)?;
-                end += 1;
-            }
-            Argument::Span(kinds) => {
-                let count = *tuples.next().ok_or_else(|| {
-                    Error::invalid_argument(format!(
-                        "argument {index} is a span, but its tuple count is missing"
-                    ))
-                })?;
-                for _ in 0..count {
-                    check(kinds, index)?;
-                    end += kinds.len() as u32;
-                }
-            }
-        }
-        if convention.is_variadic() {
-            starts.push(end);
-        }
-    }
-    if !rest.is_empty() || tuples.next().is_some() {
-        return Err(Error::invalid_argument(format!(
-            "too many values: found {} for {} arguments",
-            values.len(),
-            convention.arguments().len()
-        )));
-    }
-    Ok(())
 }

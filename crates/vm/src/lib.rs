@@ -12,8 +12,8 @@
 //!   names, and if no lowered instruction can do its work, a variant of `code::Insn` with its arm in
 //!   `interpret/dispatch.rs` or `interpret/out_of_line.rs`.
 //! - `superinstructions.rs` has the instructions that are fused from two. To add one, add its row with its
-//!   parts and their pattern; a new pattern is a type in that file, or in `superinstructions/elements.rs` if
-//!   it accesses buffers. The differential test fails if random programs never execute it.
+//!   parts and their pattern (`superinstructions/table.rs`); a new pattern is a type in the former, or in
+//!   `superinstructions/elements.rs` if it accesses buffers. The differential test fails if random programs never execute it.
 //!
 //! A native function receives a `Call` and returns a `Flow`: return, yield or wait. Called by a program, it
 //! reads its arguments in place, from the registers of its caller. A suspended `Invocation` is a value, whose
@@ -69,10 +69,10 @@ pub use budget::Budget;
 pub use buffer::Buffer;
 pub use call::{Call, Resumed, Span, Tuple};
 pub use context::{Context, Function};
-pub use convention::{Argument, Convention};
+pub use convention::{Argument, Convention, ExportedFunction};
 pub use invocation::{Invocation, Step};
 pub use list::{ElementKind, List};
-pub use module::{ExportedFunction, Module};
+pub use module::Module;
 pub use module_file::ModuleFile;
 pub use native::{Export, NativeModule, Signal, State};
 pub use object::{NamedObject, Object, Ref};

@@ -1,8 +1,8 @@
 use crate::access::{Access, accesses};
 use crate::instruction::{FieldValue, Instruction};
 use crate::operation::{Field, Op};
+use crate::registers::REF_BIT;
 use crate::tables::{Function, Tables};
-use crate::verify::REF_BIT;
 
 /// Limit on registers times blocks, so that a crafted function does not exhaust memory.
 const SIZE_LIMIT: usize = 1 << 20;

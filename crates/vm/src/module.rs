@@ -3,7 +3,7 @@ use std::sync::Arc;
 use rehal_base::{Context as _, Error, MappedFile, Result};
 
 use crate::program::Program;
-use crate::{Convention, ModuleFile, NativeModule};
+use crate::{Convention, ExportedFunction, ModuleFile, NativeModule};
 
 /// A module that contexts can instantiate: verified bytecode, or native functions.
 ///
@@ -18,15 +18,6 @@ struct Inner {
     /// Ordinals of the exports, by name.
     by_name: Box<[u32]>,
     kind: ModuleKind,
-}
-
-/// A function that a module exports.
-#[derive(Debug, Clone)]
-pub struct ExportedFunction {
-    /// The name without the module's.
-    pub name: Box<str>,
-    /// Its calling convention.
-    pub convention: Convention,
 }
 
 pub(crate) enum ModuleKind {

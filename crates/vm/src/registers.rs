@@ -1,7 +1,15 @@
-//! The register window: the part of the register file that a frame can address, an array of bytes in which
-//! every u16 is in bounds, so that accesses need no bounds check.
+//! Registers: their numbers, and how they are accessed. The register window is the part of the register file
+//! that a frame can address, an array of bytes in which every u16 is in bounds, so that accesses need no
+//! bounds check.
 
-use crate::ValueKind;
+use crate::{Ref, ValueKind};
+
+/// The bit of a register number that marks a reference register.
+pub(crate) const REF_BIT: u16 = 0x8000;
+/// The move bit of a reference register number: the reference is moved out.
+pub(crate) const MOVE_BIT: u16 = 0x4000;
+/// The index bits of a reference register number.
+pub(crate) const REF_MASK: u16 = 0x3FFF;
 
 /// Bytes of a window: 65536 registers of 4 bytes, and the upper half of a register pair that starts at the
 /// last.
@@ -48,6 +56,39 @@ number!(f32, 4, F32);
 number!(i64, 8, I64);
 number!(u64, 8, I64);
 number!(f64, 8, F64);
+
+/// The number of registers that a number occupies.
+pub(crate) fn words(kind: ValueKind) -> u16 {
+    match kind {
+        ValueKind::I64 | ValueKind::F64 => 2,
+        ValueKind::I32 | ValueKind::F32 | ValueKind::Ref => 1,
+    }
+}
+
+/// Borrows the reference in a register.
+#[inline]
+pub(crate) fn look(refs: &[Ref], register: u16) -> &Ref {
+    static NULL: Ref = Ref::NULL;
+    refs.get(usize::from(register & REF_MASK)).unwrap_or(&NULL)
+}
+
+/// Clones the reference in a register, or moves it out if the move bit is set.
+#[inline]
+pub(crate) fn take(refs: &mut [Ref], register: u16) -> Ref {
+    match refs.get_mut(usize::from(register & REF_MASK)) {
+        Some(object) if register & MOVE_BIT != 0 => object.take(),
+        Some(object) => object.clone(),
+        None => Ref::NULL,
+    }
+}
+
+/// Sets a register to a reference.
+#[inline]
+pub(crate) fn put(refs: &mut [Ref], register: u16, object: Ref) {
+    if let Some(slot) = refs.get_mut(usize::from(register & REF_MASK)) {
+        *slot = object;
+    }
+}
 
 #[cfg(test)]
 mod tests {

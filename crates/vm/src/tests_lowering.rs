@@ -18,9 +18,10 @@ use crate::lower::lower;
 use crate::module_file::{Features, FunctionDescriptor};
 use crate::operation::Op;
 use crate::program::Program;
+use crate::registers::{MOVE_BIT, REF_BIT};
 use crate::superinstructions::{self, SUPERINSTRUCTIONS};
 use crate::tables::{Function, Tables};
-use crate::verify::{MOVE_BIT, REF_BIT, verify};
+use crate::verify::verify;
 use crate::{Budget, Buffer, Convention, ModuleFile, Ref, Resumed, Value};
 
 use assembly::{Assembled, Assembly};

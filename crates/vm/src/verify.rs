@@ -6,15 +6,10 @@ use crate::convention::Argument;
 use crate::instruction::{FieldValue, Instruction, List};
 use crate::module_file::Features;
 use crate::operation::{BLOCK, Field, Op};
+use crate::registers::{MOVE_BIT, REF_BIT, REF_MASK};
 use crate::tables::{Function, Tables};
 use crate::{Convention, ValueKind};
 
-/// The bit of a register number that marks a reference register.
-pub(crate) const REF_BIT: u16 = 0x8000;
-/// The move bit of a reference register number: the reference is moved out.
-pub(crate) const MOVE_BIT: u16 = 0x4000;
-/// The index bits of a reference register number.
-pub(crate) const REF_MASK: u16 = 0x3FFF;
 /// The index bits of a number register.
 const WORD_MASK: u16 = 0x7FFF;
 /// The bit of a function ordinal that marks an import.

@@ -9,16 +9,15 @@ use rehal_hal::profile::{
     MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, now_ns,
 };
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
-    DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile,
-    KeptSubmission, Live, MemoryAccess, MemoryStatistics, Note, PendingSubmissions, Promise, QueueAffinity,
-    QueueOp, Semaphore, SemaphoreFlags, Submission, WorkgroupSchedule, unsupported,
+    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferParams, Device, DeviceBackend, DeviceInfo,
+    Event, EventBackend, Executable, ExecutableParams, File, HostFile, KeptSubmission, Live, MemoryAccess,
+    MemoryStatistics, Note, PendingSubmissions, Promise, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags,
+    Submission, WorkgroupSchedule, unsupported,
 };
 
 use crate::buffer::VulkanBuffer;
 use crate::command::VulkanCommands;
-use crate::driver::{FORMATS, VULKAN, VulkanOptions};
-use crate::executable::{VulkanExecutable, format, is_supported};
+use crate::executable::{FORMATS, VulkanExecutable, format, is_supported};
 use crate::executor::{Executor, ExecutorHandle};
 use crate::gpu::Gpu;
 use crate::host_work::{self, is_for_host};
@@ -28,6 +27,7 @@ use crate::physical::Physical;
 use crate::profile;
 use crate::queue::{Core, Frontier, Progress};
 use crate::semaphore::{Reach, VulkanSemaphore};
+use crate::{VULKAN, VulkanOptions};
 
 /// A Vulkan device.
 struct VulkanDevice {
@@ -282,10 +282,6 @@ impl DeviceBackend for VulkanDevice {
 
     fn create_event(&self, _affinity: QueueAffinity, _flags: u32) -> Result<Event> {
         Ok(Event::new(VulkanEvent))
-    }
-
-    fn create_channel(&self, _affinity: QueueAffinity, _params: &ChannelParams<'_>) -> Result<Channel> {
-        Err(unsupported(&self.info, "channels"))
     }
 
     fn create_executable_cache(&self, _identifier: &str) -> Result<()> {

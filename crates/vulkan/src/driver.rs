@@ -1,130 +1,18 @@
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use rehal_base::{Error, FileKind, Result};
+use rehal_base::{Error, Result};
 use rehal_hal::{
-    CommonOptions, CompilerTarget, Device, DeviceDescription, DeviceOptions, DeviceParameter, DriverBackend,
+    CommonOptions, CompilerTarget, Device, DeviceDescription, DeviceParameter, DriverBackend,
     ExecutableFormat, OptionSet,
 };
 
 use crate::describe::describe;
 use crate::emulation::Emulation;
-use crate::executable::format::{Image, binds_addresses, written_bindings};
-use crate::instance::{DebugSeverity, DebugSink, Instance};
+use crate::executable::FORMATS;
+use crate::instance::Instance;
 use crate::parameters::VULKAN_PARAMETERS;
 use crate::physical::Physical;
-use crate::{device, loader, physical};
-
-/// The name of the driver.
-pub const VULKAN: &str = "vulkan";
-
-/// The formats of the driver.
-pub(crate) const FORMATS: [ExecutableFormat; 1] = [ExecutableFormat {
-    prefix: "vulkan-",
-    description: "SPIR-V",
-    files: &[FileKind::VulkanExecutable, FileKind::SpirV],
-    is_host_code: false,
-    states_workgroup_sizes: true,
-    functions: |format, bytes| Ok(Image::read(format, bytes)?.functions()),
-    written_bindings: Some(written_bindings),
-    binds_addresses: Some(binds_addresses),
-    is_same_code: None,
-}];
-
-/// How the driver finds devices: the loader, its layers and messages.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct VulkanDriverOptions {
-    /// Where the loader is looked for first: directories, or files. Default: none, so that the system finds
-    /// it.
-    pub search_paths: Vec<PathBuf>,
-    /// Whether calls are checked by the Khronos validation layer, which has to be installed. Default: no.
-    pub validation: bool,
-    /// Whether the validation layer also looks for accesses that no barrier orders, which takes longer.
-    /// Default: no.
-    pub synchronization_validation: bool,
-    /// Whether objects and commands have names for debuggers, and messages of the driver are received.
-    /// Default: no.
-    pub debug_utils: bool,
-    /// The least severe messages that are received. Default: warnings.
-    pub least_severity: DebugSeverity,
-    /// Receives messages, and warnings of this driver about kernels. Default: they are printed to standard
-    /// error.
-    pub messages: Option<DebugSink>,
-}
-
-impl Default for VulkanDriverOptions {
-    fn default() -> Self {
-        Self {
-            search_paths: Vec::new(),
-            validation: false,
-            synchronization_validation: false,
-            debug_utils: false,
-            least_severity: DebugSeverity::Warning,
-            messages: None,
-        }
-    }
-}
-
-impl DeviceOptions for VulkanDriverOptions {}
-
-/// The ways in which kernels receive their buffers that a device accepts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DispatchAbis {
-    /// All that the device supports.
-    #[default]
-    All,
-    /// Descriptor sets.
-    Descriptor,
-    /// Buffer device addresses, in a table whose address is a push constant.
-    BufferDeviceAddress,
-}
-
-/// Options of a `vulkan` device.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct VulkanOptions {
-    /// The kinds of executables that it prepares. Default: all.
-    pub dispatch_abis: DispatchAbis,
-    /// Whether kernels and descriptors may use buffer device addresses. Default: if the device has them.
-    pub buffer_device_addresses: bool,
-    /// Whether descriptors are pushed into command buffers where the device can. Default: yes.
-    pub push_descriptors: bool,
-    /// Whether accesses of kernels outside of their bindings are bounded by the driver. Default: no.
-    pub robust_buffer_access: bool,
-    /// Whether a queue family without graphics is preferred. Default: yes.
-    pub prefers_dedicated_queue: bool,
-    /// Whether the host maps device-local memory where it can, and reads and writes files there without
-    /// staging. Default: yes.
-    pub maps_device_memory: bool,
-    /// Whether kernels fail whose code is made for subgroups of another size than the device has, instead of
-    /// a warning that their results are wrong. Default: no.
-    pub refuses_subgroup_mismatches: bool,
-    /// Fails the device if a submission executes for longer. Default: never.
-    pub timeout: Option<Duration>,
-    /// Whether `spirv-val`, which has to be installed, validates each module before the driver gets it.
-    /// Default: no.
-    pub validates_spirv: bool,
-}
-
-impl Default for VulkanOptions {
-    fn default() -> Self {
-        Self {
-            dispatch_abis: DispatchAbis::All,
-            buffer_device_addresses: true,
-            push_descriptors: true,
-            robust_buffer_access: false,
-            prefers_dedicated_queue: true,
-            maps_device_memory: true,
-            refuses_subgroup_mismatches: false,
-            timeout: None,
-            validates_spirv: false,
-        }
-    }
-}
-
-impl DeviceOptions for VulkanOptions {}
+use crate::{VULKAN, VulkanDriverOptions, VulkanOptions, device, loader, physical};
 
 /// The driver of Vulkan devices. The loader is opened when it is first asked for its availability.
 #[derive(Default)]
@@ -165,10 +53,13 @@ impl VulkanDriver {
     fn devices(&self) -> Result<Vec<Physical>> {
         let instance = self.instance()?;
         let handles = instance.physical_devices()?.into_iter();
-        let handles = handles
-            .flat_map(|handle| std::iter::repeat_n(handle, usize::from(self.emulation.other_drivers) + 1));
+        // Every other device has the UUID of another driver, if there is one.
+        let drivers = usize::from(self.emulation.other_drivers) + 1;
+        let handles = handles.flat_map(|handle| std::iter::repeat_n(handle, drivers));
         let mut found = usable(handles.map(|handle| Physical::query(instance, handle, &self.emulation)))?;
-        self.emulation.set_drivers(&mut found);
+        for (index, device) in found.iter_mut().enumerate() {
+            device.driver_uuid[0] ^= (index % drivers) as u8;
+        }
         let uuids: Vec<_> = found.iter().map(Physical::uuids).collect();
         for (device, path) in found.iter_mut().zip(physical::paths(&uuids)) {
             device.path = path;
@@ -260,6 +151,7 @@ impl DriverBackend for VulkanDriver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DispatchAbis;
 
     #[test]
     fn a_device_that_cannot_be_queried_does_not_hide_the_others() {

@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 
 use ash::vk::{self, MemoryPropertyFlags as Flags};
 
-use crate::physical::{Features, Physical};
-
 /// What the devices of a driver are made to look like. By default they are what they are.
 #[derive(Clone, Debug, Default)]
 pub struct Emulation {
@@ -168,41 +166,26 @@ impl Emulation {
         self.memory == Some(EmulatedMemory::Incoherent)
     }
 
-    /// Gives every other of `devices` the UUID of another driver, if there is one.
-    pub(crate) fn set_drivers(&self, devices: &mut [Physical]) {
-        let drivers = usize::from(self.other_drivers) + 1;
-        for (index, device) in devices.iter_mut().enumerate() {
-            device.driver_uuid[0] ^= (index % drivers) as u8;
-        }
-    }
-
     /// Removes extensions, and versions of Vulkan.
-    pub(crate) fn restrict(&self, physical: &mut Physical) {
-        physical.extensions.retain(|name| !self.missing_extensions.contains(&name.as_str()));
+    pub(crate) fn restrict(
+        &self,
+        extensions: &mut Vec<String>,
+        properties: &mut vk::PhysicalDeviceProperties,
+        queue_families: &mut [vk::QueueFamilyProperties],
+    ) {
+        extensions.retain(|name| !self.missing_extensions.contains(&name.as_str()));
         if self.is_vulkan_1_2 {
-            physical.properties.api_version = physical.properties.api_version.min(vk::API_VERSION_1_2);
+            properties.api_version = properties.api_version.min(vk::API_VERSION_1_2);
         }
         if self.has_narrow_limits {
-            narrow(&mut physical.properties.limits);
+            narrow(&mut properties.limits);
             // As many as Vulkan requires of queues that have any.
-            let bits = physical.queue_families.iter_mut().map(|family| &mut family.timestamp_valid_bits);
+            let bits = queue_families.iter_mut().map(|family| &mut family.timestamp_valid_bits);
             bits.for_each(|bits| *bits = (*bits).min(36));
         }
         if self.has_no_timestamps {
-            physical.queue_families.iter_mut().for_each(|family| family.timestamp_valid_bits = 0);
+            queue_families.iter_mut().for_each(|family| family.timestamp_valid_bits = 0);
         }
-    }
-
-    /// The features of a device with `features`.
-    pub(crate) fn features(&self, features: Features) -> Features {
-        if !self.has_no_features {
-            return features;
-        }
-        let v12 = vk::PhysicalDeviceVulkan12Features {
-            timeline_semaphore: features.v12.timeline_semaphore,
-            ..vk::PhysicalDeviceVulkan12Features::default()
-        };
-        Features { v12, ..Features::default() }
     }
 }
 

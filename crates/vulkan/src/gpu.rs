@@ -13,7 +13,7 @@ use rehal_base::{Advice, Error, HostMemory, Result};
 use crate::VulkanOptions;
 use crate::bfloat16::{self, ShaderBfloat16Features};
 use crate::error::failure;
-use crate::memory::{Kind, Pages, is_mapping};
+use crate::memory::Kind;
 use crate::physical::{Features, Physical};
 
 /// The logical devices of the process.
@@ -48,6 +48,17 @@ pub(crate) struct Gpu {
     refuses_mismatches: bool,
     /// The warnings about dispatches that were given.
     warned: Mutex<HashSet<String>>,
+}
+
+/// Pages of the host that memory is in: as long as it is, all of them are mapped.
+#[derive(Clone, Copy)]
+pub(crate) struct Pages {
+    /// The first byte.
+    pub(crate) start: *mut u8,
+    /// Bytes.
+    pub(crate) length: u64,
+    /// Of the memory in the pages.
+    pub(crate) offset: u64,
 }
 
 impl Gpu {
@@ -239,6 +250,14 @@ impl Gpu {
         self.physical.max_allocation_bytes.min(self.physical.max_buffer_bytes)
     }
 
+    /// The error of an allocation of more than that.
+    pub(crate) fn exceeds_largest(&self, length: u64) -> Error {
+        let most = self.largest_block();
+        Error::resource_exhausted(format!(
+            "cannot allocate {length} bytes: the device allocates at most {most} at once"
+        ))
+    }
+
     /// Counts a block of `length` bytes that is about to be allocated, or imported: programs import each of
     /// their parameters, so imports are at most half of what the device allows. Fails with
     /// `RESOURCE_EXHAUSTED` if the heap or the number of allocations does not allow it.
@@ -300,10 +319,6 @@ impl Gpu {
         let Some(import) = &self.import else {
             return Err(Error::unimplemented("the device cannot import memory of the host"));
         };
-        if self.physical.emulation.refuses_mappings && is_mapping(pages) {
-            let error = vk::Result::ERROR_INVALID_EXTERNAL_HANDLE;
-            return Err(failure("importing memory of the host", error));
-        }
         let mut properties = vk::MemoryHostPointerPropertiesEXT::default();
         let kind = vk::ExternalMemoryHandleTypeFlags::HOST_ALLOCATION_EXT;
         // SAFETY: the extension is enabled, and the pages are mapped.

@@ -115,7 +115,7 @@ fn transfer(
     // Memory that the host does not cache is slow to read.
     let is_slow = direction == Direction::ToHost
         && range.length() >= UNCACHED_BYTES
-        && core.recorders().reads_faster_than(range.allocation().block().kind());
+        && core.staging().reads_faster_than(range.allocation().block().kind());
     if is_visible
         && !is_slow
         && let Some(memory) = range.allocation().map(range.range())
@@ -146,7 +146,7 @@ struct Chunk {
 
 impl Chunk {
     fn allocate(core: &Core, length: u64, receiver: Receiver) -> Result<Self> {
-        let allocation = Arc::new(core.recorders().allocate_staging(length, receiver)?);
+        let allocation = Arc::new(core.staging().allocate(length, receiver)?);
         let memory = allocation
             .map(Range { offset: 0, length })
             .ok_or_else(|| Error::failed_precondition("the host cannot map the staging memory"))?;
@@ -268,6 +268,6 @@ mod tests {
         assert!(!written.flags.intersects(Flags::HOST_CACHED | Flags::DEVICE_LOCAL));
         assert!(read.flags.contains(Flags::HOST_CACHED));
         // So that they are used in place of mapping the former.
-        assert!(core.recorders().reads_faster_than(written) && !core.recorders().reads_faster_than(read));
+        assert!(core.staging().reads_faster_than(written) && !core.staging().reads_faster_than(read));
     }
 }

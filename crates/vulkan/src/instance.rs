@@ -8,37 +8,10 @@ use std::sync::Arc;
 use ash::vk;
 use rehal_base::{Error, Result, escaped_lines};
 
-use crate::VulkanDriverOptions;
 use crate::error::failure;
+use crate::{DebugMessage, DebugSeverity, DebugSink, VulkanDriverOptions};
 
 const VALIDATION_LAYER: &CStr = c"VK_LAYER_KHRONOS_validation";
-
-/// The severity of a message of Vulkan, from the most severe to the least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DebugSeverity {
-    /// Invalid usage.
-    Error,
-    /// Usage that may be wrong.
-    Warning,
-    /// Information.
-    Info,
-    /// Diagnostics.
-    Verbose,
-}
-
-/// A message of a layer or a driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DebugMessage {
-    /// How severe it is.
-    pub severity: DebugSeverity,
-    /// Its identifier, or empty.
-    pub id: String,
-    /// The text.
-    pub text: String,
-}
-
-/// Receives messages, from any thread, in the middle of calls of Vulkan: it must not call the driver.
-pub type DebugSink = Arc<dyn Fn(&DebugMessage) + Send + Sync>;
 
 /// An instance of Vulkan. Devices own a clone of its [`Arc`].
 pub(crate) struct Instance {

@@ -113,17 +113,17 @@ impl Preparation<'_> {
         kept: &KeptSubmission,
         operation: &QueueOp<Indexed>,
     ) -> Result<Option<SubmissionTimestamps>> {
-        let (store, recorders) = (kept.store(), self.core.recorders());
+        let (store, staging) = (kept.store(), self.core.staging());
         let family = recorder.family();
         let timestamps = kept
             .profile()
             .and_then(|profile| SubmissionTimestamps::from_submission(profile, self.core.gpu(), family));
         let (Some(mut timestamps), Some(profile)) = (timestamps, kept.profile()) else {
-            record_operation(recorder, recorders, store, &[], operation)?;
+            record_operation(recorder, staging, store, &[], operation)?;
             return Ok(None);
         };
         timestamps.begin(recorder, 1)?;
-        let record = |recorder: &mut Recorder| record_operation(recorder, recorders, store, &[], operation);
+        let record = |recorder: &mut Recorder| record_operation(recorder, staging, store, &[], operation);
         match operation {
             QueueOp::Dispatch(dispatch) => {
                 timestamps.dispatch(recorder, profile, store, dispatch, None, record)?;

@@ -41,12 +41,15 @@ mod instance;
 mod issue;
 mod loader;
 mod memory;
+mod options;
 mod parameters;
 mod physical;
 mod profile;
 mod queue;
 mod semaphore;
 
-pub use driver::{DispatchAbis, VULKAN, VulkanDriver, VulkanDriverOptions, VulkanOptions};
-pub use instance::{DebugMessage, DebugSeverity, DebugSink};
+pub use driver::VulkanDriver;
+pub use options::{
+    DebugMessage, DebugSeverity, DebugSink, DispatchAbis, VULKAN, VulkanDriverOptions, VulkanOptions,
+};
 pub use parameters::PARAMETERS;

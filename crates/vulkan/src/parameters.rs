@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use rehal_hal::{DeviceParameter, OptionSet, ParameterGroup, ParameterScope, ParameterValue};
 
-use crate::driver::VULKAN;
-use crate::{DebugSeverity, DispatchAbis, VulkanDriverOptions, VulkanOptions};
+use crate::{DebugSeverity, DispatchAbis, VULKAN, VulkanDriverOptions, VulkanOptions};
 
 /// The parameters of the driver and of its devices.
 pub const PARAMETERS: ParameterGroup = ParameterGroup { title: "Vulkan", parameters: &VULKAN_PARAMETERS };

@@ -132,7 +132,7 @@ impl Physical {
     ) -> Result<Self> {
         let functions = instance.functions();
         // SAFETY: the handle is one of the instance's devices.
-        let (properties, queue_families, memory, extensions) = unsafe {
+        let (mut properties, mut queue_families, memory, extensions) = unsafe {
             (
                 functions.get_physical_device_properties(handle),
                 functions.get_physical_device_queue_family_properties(handle),
@@ -144,6 +144,8 @@ impl Physical {
         let name = |it: &vk::ExtensionProperties| {
             it.extension_name_as_c_str().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
         };
+        let mut extensions = extensions.iter().map(name).collect();
+        emulation.restrict(&mut extensions, &mut properties, &mut queue_families);
         let mut physical = Self {
             instance: instance.clone(),
             handle,
@@ -162,13 +164,12 @@ impl Physical {
             features: Features::default(),
             queue_families,
             memory: emulation.memory(memory),
-            extensions: extensions.iter().map(name).collect(),
+            extensions,
             max_push_descriptors: 0,
             import_alignment: 0,
             has_calibrated_clock: false,
             emulation: emulation.clone(),
         };
-        emulation.restrict(&mut physical);
         // The structures below are of Vulkan 1.2.
         if properties.api_version >= vk::API_VERSION_1_2 {
             physical.query_properties();
@@ -347,7 +348,7 @@ impl Physical {
         let core = features.features;
         // The copies outlive the chain.
         (v11.p_next, v12.p_next) = (std::ptr::null_mut(), std::ptr::null_mut());
-        self.features = self.emulation.features(Features {
+        self.features = Features {
             core,
             v11: vk::PhysicalDeviceVulkan11Features { _marker: std::marker::PhantomData, ..v11 },
             v12: vk::PhysicalDeviceVulkan12Features { _marker: std::marker::PhantomData, ..v12 },
@@ -358,7 +359,14 @@ impl Physical {
             maintenance4: maintenance4.maintenance4 == vk::TRUE,
             cooperative_matrix: matrix.cooperative_matrix == vk::TRUE,
             bfloat16: bfloat16.get(),
-        });
+        };
+        if self.emulation.has_no_features {
+            let v12 = vk::PhysicalDeviceVulkan12Features {
+                timeline_semaphore: self.features.v12.timeline_semaphore,
+                ..vk::PhysicalDeviceVulkan12Features::default()
+            };
+            self.features = Features { v12, ..Features::default() };
+        }
     }
 
     /// Without an answer, times of the device are not correlated with the host's.

@@ -162,7 +162,7 @@ fn describe_command(store: &Store, command: &Command<Indexed>, gpu: &Gpu) -> Opt
         Command::ExecutionBarrier { .. } | Command::WaitEvents { .. } => {
             Some(ProfiledCommand { kind: ProfiledCommandKind::Barrier, uses_binding_table: false })
         }
-        _ => ProfiledCommand::from_operation(&command.as_queue_op()?, store, |dispatch| {
+        _ => ProfiledCommand::from_operation(&command.as_queue_op()?, &store.lists, |dispatch| {
             profiled_dispatch(store, dispatch, gpu)
         }),
     }

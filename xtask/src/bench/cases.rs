@@ -3,116 +3,15 @@
 //! A row shows what a user waits or pays for, and what no other row shows: its readers would act on it.
 //! What a change of code costs is counted instead, by `instructions.rs`.
 
+use super::materials::{INPUT_BYTES, USED_PARAMETER_BYTES};
 use super::measure::{Invocation, Metric, Output};
+use super::plan::{Case, Plan, Prepared, Without, case};
 use super::prepare::Workplace;
-use super::report::{Row, Target};
+use super::report::Target;
 use super::{compare, compile, diff, vulkan};
-use std::error::Error;
 use std::path::Path;
 
-/// Two programs to run, and the figures to extract.
-pub struct Case {
-    pub name: &'static str,
-    prepare: Box<dyn Fn(&Workplace) -> Prepared>,
-}
-
-/// Inputs are made or found on demand.
-pub type Prepared = Result<Plan, Box<dyn Error>>;
-
-/// A case of this name.
-pub fn case(name: &'static str, prepare: impl Fn(&Workplace) -> Prepared + 'static) -> Case {
-    Case { name, prepare: Box::new(prepare) }
-}
-
-impl Case {
-    /// Finds or makes the inputs, and measures it.
-    pub fn measure(&self, rounds: u32, workplace: &Workplace) -> Result<Vec<Row>, Box<dyn Error>> {
-        (self.prepare)(workplace)?.measure(self.name, rounds)
-    }
-}
-
-/// A prepared case.
-pub struct Plan {
-    /// What ours is compared with; `None` if what is promised is a number.
-    pub theirs: Option<Invocation>,
-    pub ours: Invocation,
-    pub without: Without,
-    pub output: Output,
-    /// Runs of each program per round: more for short ones.
-    pub runs_per_round: u32,
-    pub figures: Vec<Figure>,
-}
-
-/// What figures are differences from.
-pub enum Without {
-    Nothing,
-    /// The same figure of other runs of theirs (if it has any), and of ours.
-    Runs(Option<Invocation>, Invocation),
-    /// The time of all kernels, which is the same for both: figures are percentages of it.
-    Kernels(Invocation),
-}
-
-/// A row of the table.
-pub struct Figure {
-    /// Follows the name of the case.
-    pub suffix: &'static str,
-    pub metric: Metric,
-    pub target: Target,
-}
-
-impl Plan {
-    /// A comparison of two programs, each of which runs once per round.
-    pub fn new(theirs: impl Into<Option<Invocation>>, ours: Invocation) -> Self {
-        let (without, output, figures) = (Without::Nothing, Output::Discard, Vec::new());
-        Self { theirs: theirs.into(), ours, without, output, runs_per_round: 1, figures }
-    }
-
-    /// A comparison of both programs of a tool, with the same arguments.
-    pub fn for_tool(workplace: &Workplace, tool: &str, arguments: Vec<String>) -> Self {
-        let (theirs, ours) = workplace.pair(tool);
-        let theirs = Invocation { program: theirs, arguments: arguments.clone() };
-        Self::new(theirs, Invocation { program: ours, arguments })
-    }
-
-    /// With a row.
-    pub fn row(self, metric: Metric, target: Target) -> Self {
-        self.suffixed("", metric, target)
-    }
-
-    /// With a row whose name has a suffix.
-    pub fn suffixed(mut self, suffix: &'static str, metric: Metric, target: Target) -> Self {
-        self.figures.push(Figure { suffix, metric, target });
-        self
-    }
-
-    pub fn runs(self, runs_per_round: u32) -> Self {
-        Self { runs_per_round, ..self }
-    }
-
-    /// Both on `local-task` with two workers.
-    fn on_workers(mut self) -> Self {
-        self.theirs = self.theirs.map(|it| on(2, &it));
-        self.ours = on(2, &self.ours);
-        self
-    }
-}
-
-const MATMUL: &str = "\
-func.func @matmul(%a: tensor<1024x1024xf32>, %b: tensor<1024x1024xf32>) -> tensor<1024x1024xf32> {
-  %zero = arith.constant 0.0 : f32
-  %empty = tensor.empty() : tensor<1024x1024xf32>
-  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
-  %result = linalg.matmul ins(%a, %b : tensor<1024x1024xf32>, tensor<1024x1024xf32>)
-      outs(%init : tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
-  return %result : tensor<1024x1024xf32>
-}
-";
-
-/// Bytes of the parameter used from the large file.
-pub const USED_PARAMETER_BYTES: u64 = 64 << 20;
-
-/// Bytes of the recorded inputs.
-pub const INPUT_BYTES: u64 = 1 << 30;
+const MATMUL: &str = include_str!("programs/matmul.mlir");
 
 const SYNC: &str = "--device=local-sync";
 
@@ -356,6 +255,15 @@ fn of_corpus() -> Vec<Case> {
         digests("record.reads.magika", "magika", "reads", 1.05),
         digests("record.dispatches.basic_pitch", "basic_pitch", "dispatches", 2.0),
     ]
+}
+
+impl Plan {
+    /// Both on `local-task` with two workers.
+    fn on_workers(mut self) -> Self {
+        self.theirs = self.theirs.map(|it| on(2, &it));
+        self.ours = on(2, &self.ours);
+        self
+    }
 }
 
 /// The same run on `local-task` with `workers` workers.

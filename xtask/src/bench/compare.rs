@@ -1,7 +1,7 @@
 //! How long `rehal compare` takes to find a known slowdown.
 
-use super::cases::{Plan, Prepared};
 use super::measure::{Invocation, Metric};
+use super::plan::{Plan, Prepared};
 use super::prepare::{Workplace, words};
 use super::report::Target;
 use std::error::Error;

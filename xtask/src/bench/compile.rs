@@ -1,8 +1,8 @@
 //! The compiler: what it costs to run it through `rehal`, the time from an edited dispatch to a verdict, and
 //! that of a search.
 
-use super::cases::{Case, Plan, Prepared, case};
 use super::measure::{Invocation, Metric};
+use super::plan::{Case, Plan, Prepared, case};
 use super::prepare::{Workplace, words};
 use super::report::Target;
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! A comparison of captures of 1.8 million records that differ in many places.
 
-use super::cases::{Plan, Prepared};
 use super::measure::{Invocation, Metric};
+use super::plan::{Plan, Prepared};
 use super::prepare::{Workplace, words};
 use super::report::Target;
 use std::error::Error;

@@ -26,7 +26,7 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 /// The profile of the tools: CI builds it for the tests of the oracle.
-const PROFILE: &str = "oracle";
+const PROFILE: &str = "dev-release";
 /// The counts to compare with.
 const FILE: &str = "xtask/instructions.txt";
 /// How much a count of instructions may grow.
@@ -465,30 +465,19 @@ fn parse(text: &str) -> Result<Counted, String> {
     let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let with = lines.next().and_then(|line| line.strip_prefix(WITH));
     let with = with.ok_or_else(|| format!("{FILE}: expected a first line '{WITH}VERSIONS'"))?.to_owned();
-    let rows = lines
-        .map(|line| {
-            let mut rest = line;
-            let mut next = || {
-                let (word, after) = rest.trim_start().split_once(char::is_whitespace)?;
-                rest = after;
-                Some(word)
-            };
-            let row = (|| {
-                let name = next()?.to_owned();
-                let mut number = || next()?.parse::<f64>().ok();
-                let counts =
-                    Counts { instructions: number()?, system_calls: number()?, page_faults: number()? };
-                Some((name, counts))
-            })();
-            let (name, counts) =
-                row.ok_or_else(|| format!("{FILE}: expected a name, three counts and a reason: {line:?}"))?;
-            let reason = rest.trim().to_owned();
-            match reason.is_empty() {
-                true => Err(format!("{FILE}: '{name}' has no reason")),
-                false => Ok(Row { name, counts, reason }),
-            }
-        })
-        .collect::<Result<_, _>>()?;
+    let row = |line: &str| {
+        let mut words = line.split_whitespace();
+        let name = words.next()?.to_owned();
+        let mut number = || words.next()?.parse::<f64>().ok();
+        let counts = Counts { instructions: number()?, system_calls: number()?, page_faults: number()? };
+        Some(Row { name, counts, reason: words.collect::<Vec<_>>().join(" ") })
+    };
+    let rows = lines.map(|line| match row(line) {
+        Some(row) if row.reason.is_empty() => Err(format!("{FILE}: '{}' has no reason", row.name)),
+        Some(row) => Ok(row),
+        None => Err(format!("{FILE}: expected a name, three counts and a reason: {line:?}")),
+    });
+    let rows = rows.collect::<Result<_, _>>()?;
     Ok(Counted { with, rows })
 }
 

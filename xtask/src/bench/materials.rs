@@ -1,29 +1,22 @@
 //! Inputs of the program cases: modules, arguments and parameters, generated or found.
 
-use super::cases::{INPUT_BYTES, USED_PARAMETER_BYTES};
 use super::prepare::{Made, Workplace};
 use std::error::Error;
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 
+/// Bytes of the parameter used from the large file.
+pub const USED_PARAMETER_BYTES: u64 = 64 << 20;
+
+/// Bytes of the recorded inputs.
+pub const INPUT_BYTES: u64 = 1 << 30;
+
 /// A program that uses 64 MiB in the middle of a much larger parameter file.
-const PART_OF_PARAMETERS: &str = r#"
-util.global private @w = #flow.parameter.named<"big"::"used"> : tensor<16777216xf32>
-func.func @first() -> tensor<4xf32> {
-  %w = util.global.load @w : tensor<16777216xf32>
-  %first = tensor.extract_slice %w[77] [4] [1] : tensor<16777216xf32> to tensor<4xf32>
-  return %first : tensor<4xf32>
-}
-"#;
+const PART_OF_PARAMETERS: &str = include_str!("programs/part_of_parameters.mlir");
 
 /// A program that takes 1 GiB and returns four numbers of it.
-const LARGE_INPUT: &str = r#"
-func.func @first(%x: tensor<268435456xf32>) -> tensor<4xf32> {
-  %first = tensor.extract_slice %x[1234567] [4] [1] : tensor<268435456xf32> to tensor<4xf32>
-  return %first : tensor<4xf32>
-}
-"#;
+const LARGE_INPUT: &str = include_str!("programs/large_input.mlir");
 
 impl Workplace {
     /// A generated file with this name.

@@ -9,17 +9,15 @@ mod instructions;
 mod materials;
 mod measure;
 mod page;
+mod plan;
 mod prepare;
 mod report;
 mod verdicts;
 mod vulkan;
 
 use crate::{Outcome, root};
-use cases::{Plan, Without};
-use measure::{Invocation, Measured, Metric, Output, Unit};
 use oracle::reference::Reference;
 use prepare::Workplace;
-use report::Row;
 use std::path::PathBuf;
 
 /// Command-line options.
@@ -140,74 +138,6 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         return Err("--write needs all rows: leave --only out".to_owned());
     }
     Ok(options)
-}
-
-impl Plan {
-    /// Runs both programs alternately: A B, then B A, so that drift of the machine affects both alike.
-    fn measure(&self, name: &str, rounds: u32) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
-        let (mut theirs, mut ours): (Vec<Sample>, Vec<Sample>) = (Vec::new(), Vec::new());
-        let (their_base, our_base) = match &self.without {
-            Without::Nothing => (None, None),
-            Without::Runs(theirs, ours) => (theirs.as_ref(), Some(ours)),
-            Without::Kernels(kernels) => (Some(kernels), Some(kernels)),
-        };
-        let take = |program, base| Sample::take(program, base, self.output);
-        // The first run of each warms the file cache and is discarded.
-        for round in 0..=rounds * self.runs_per_round {
-            let mine = (round % 2 == 1).then(|| take(&self.ours, our_base)).transpose()?;
-            let their = self.theirs.as_ref().map(|it| take(it, their_base)).transpose()?;
-            let mine = mine.map_or_else(|| take(&self.ours, our_base), Ok)?;
-            if round != 0 {
-                theirs.extend(their);
-                ours.push(mine);
-            }
-        }
-        let is_difference = !matches!(self.without, Without::Nothing);
-        let rows = self.figures.iter().map(|figure| {
-            let values = |samples: &[Sample]| {
-                samples
-                    .iter()
-                    .map(|it| it.figure(figure.metric, &self.without))
-                    .collect::<Result<Vec<_>, _>>()
-            };
-            let unit = match self.without {
-                Without::Kernels(_) => Unit::Percent,
-                _ => figure.metric.unit(),
-            };
-            let name = format!("{name}{}", figure.suffix);
-            Ok(Row::new(name, unit, figure.target, is_difference, &values(&theirs)?, &values(&ours)?))
-        });
-        rows.collect()
-    }
-}
-
-/// A run, and a baseline run if the figure is a difference.
-struct Sample {
-    with: Measured,
-    without: Option<Measured>,
-}
-
-impl Sample {
-    fn take(
-        program: &Invocation,
-        without: Option<&Invocation>,
-        output: Output,
-    ) -> Result<Self, Box<dyn std::error::Error>> {
-        let without = without.map(|without| measure::run(without, output)).transpose()?;
-        Ok(Self { with: measure::run(program, output)?, without })
-    }
-
-    fn figure(&self, metric: Metric, without: &Without) -> Result<f64, String> {
-        let with = metric.of(&self.with)?;
-        let Some(base) = &self.without else { return Ok(with) };
-        match without {
-            Without::Kernels(_) => {
-                let kernels = Metric::Kernels.of(base)?;
-                Ok((with - kernels) / kernels * 100.0)
-            }
-            _ => Ok(with - metric.of(base)?),
-        }
-    }
 }
 
 #[cfg(test)]

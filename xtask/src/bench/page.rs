@@ -9,42 +9,7 @@ use std::path::Path;
 const PAGE: &str = "docs/performance.md";
 
 /// The text above the table.
-const PREAMBLE: &str = "\
-# Performance
-
-`cargo xtask bench --write` generates this page; do not edit it.
-
-`cargo xtask bench` builds our tools with the `release` profile. It runs a copy of them and the native
-programs of the reference release on the same inputs in turns, so that a slow phase of the machine affects
-both. `--only NAME` selects rows by a part of their name, `--rounds N` sets the number of pairs, and `--json
-PATH` also writes the figures. What a change of code costs is not a row: `xtask/instructions.txt` counts it.
-
-A row is one promise. The columns `rehal` and `reference` are medians: of times, or of the peak resident
-memory if the name of the row ends with `memory`. The ratio is the median of the ratios of neighbouring
-runs, ours over the reference's. The interval of the ratio is by the sign test; of rows that are differences
-of runs, such as `record.call`, it is that of the ratio of both medians. With fewer than six pairs, it is the
-minimum and the maximum. A verdict that an end of the interval contradicts is undecided. If noise makes a
-difference negative, nothing can be told. The comments in `xtask/src/bench/` describe the workload of each
-row.
-
-Rows that compare replays of large kernels compare the same machine code. `overhead.*` is the rest: the time
-of a replay beyond that of its kernels, as a percentage of the latter. Rows that end with `processor` are
-times of all processors for a call, of both the threads that work and those that wait; `start.*` and
-`first.*` are times of the processor, too.
-
-The column `reference` is not the reference release in these rows:
-
-| rows | column `reference` |
-| --- | --- |
-| `captured.*` | our replay in serialized order |
-| `fast_forward.*` | our replay of the whole capture |
-| `slice.*`, `verify.*` | our replay of the capture |
-| `record.reads.*`, `record.dispatches.*` | our recording without digests |
-| `record.inputs` | writing as many bytes to a file |
-| `replayed.*` | our `iree-benchmark-module` on the program |
-| `compile.cached` | our `iree-run-module` on the module |
-| `task.two_workers.*` | ours with one worker |
-";
+const PREAMBLE: &str = include_str!("preamble.md");
 
 /// The head of the table.
 const HEAD: &str = "\

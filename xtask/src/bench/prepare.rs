@@ -21,23 +21,10 @@ pub struct Workplace {
 }
 
 /// A 1 GiB parameter, read whole: one tensor, one row of which is returned.
-const BIG_PARAMETER: &str = r#"
-util.global private @w = #flow.parameter.named<"big"::"w"> : tensor<16384x16384xf32>
-func.func @row(%i: tensor<1x16384xf32>) -> tensor<1x16384xf32> {
-  %w = util.global.load @w : tensor<16384x16384xf32>
-  %row = tensor.extract_slice %w[77, 0] [1, 16384] [1, 1] : tensor<16384x16384xf32> to tensor<1x16384xf32>
-  %r = arith.addf %row, %i : tensor<1x16384xf32>
-  return %r : tensor<1x16384xf32>
-}
-"#;
+const BIG_PARAMETER: &str = include_str!("programs/big_parameter.mlir");
 
 /// An addition that is bound by memory, of buffers that are larger than what allocators keep.
-const LARGE_ADD: &str = r#"
-func.func @add(%a: tensor<4194304xf32>, %b: tensor<4194304xf32>) -> tensor<4194304xf32> {
-  %sum = arith.addf %a, %b : tensor<4194304xf32>
-  return %sum : tensor<4194304xf32>
-}
-"#;
+const LARGE_ADD: &str = include_str!("programs/large_add.mlir");
 
 /// Calls in the long capture; nine records each make 1.8 million.
 const LONG_CALLS: u32 = 200_000;

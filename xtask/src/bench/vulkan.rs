@@ -1,7 +1,7 @@
 //! Replays and recordings on the Vulkan driver of this machine, the same for both.
 
-use super::cases::{Case, Plan, Without, case};
 use super::measure::{Invocation, Metric, Output};
+use super::plan::{Case, Plan, Without, case};
 use super::prepare::{Made, Workplace, words};
 use super::report::Target;
 use std::fs;

@@ -6,8 +6,9 @@
 //! names are not in it, since a Python package of IREE may own them: `rehal tools --install DIR` makes them.
 //! All files have the time of the commit, so that two runs write the same bytes.
 
+use crate::run::{self, succeed};
 use crate::zig::{self, Zig};
-use crate::{Outcome, packages, python, root, run};
+use crate::{Outcome, packages, python, root};
 use std::error::Error;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -260,13 +261,6 @@ fn copy(from: &Path, to: &Path, mode: u32) -> Outcome {
     fs::copy(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
     fs::set_permissions(to, fs::Permissions::from_mode(mode))?;
     Ok(())
-}
-
-/// Runs a program, which must succeed.
-pub fn succeed(command: &mut Command) -> Outcome {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().map_err(|error| format!("{name}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{name}: {status}").into()) }
 }
 
 #[cfg(test)]

@@ -5,20 +5,20 @@
 
 mod age;
 mod backends;
+mod circles;
 mod code;
 mod dependencies;
 mod docs;
 mod fixtures;
-mod intervals;
 mod layers;
 mod map;
+mod one_of_each;
+mod product;
 mod source;
 mod state;
 mod text;
-mod threads;
 mod tree;
 mod weight;
-mod widths;
 mod words;
 
 use crate::{Outcome, root};
@@ -53,18 +53,14 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 21] = [
+const CHECKS: [(&str, Check); 17] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
-    ("unsafe is documented", code::unsafe_is_documented),
     ("file and function length", code::lengths),
-    ("flags only in the tools", code::flags_in_libraries),
     ("no default bodies in backends", backends::no_default_bodies),
     ("state of the process is listed", state::check),
-    ("widths are constants", widths::check),
-    ("threads that cannot be had", threads::fallible_threads),
-    ("one judge of times", intervals::check),
+    ("one address for each question", one_of_each::check),
     ("whitespace and notes", text::whitespace_and_notes),
     ("comments are wrapped", text::wide_comments),
     ("no addresses", text::addresses),

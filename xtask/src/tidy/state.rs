@@ -5,7 +5,7 @@
 //! be constant: a new type is not.
 
 use super::source::{code_only, word_lines};
-use super::{Problem, tree::Tree};
+use super::{Problem, product, tree::Tree};
 
 const PAGE: &str = "crates/crash/src/lib.rs";
 
@@ -32,13 +32,12 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
     let listed = listed(&tree.text(PAGE));
     let mut problems = Vec::new();
     let mut found = Vec::new();
-    for path in tree.rust().filter(|path| path.starts_with("crates/") && is_product(path)) {
-        let text = tree.text(path);
-        for (line, name) in state_of(&text) {
-            let place = path.trim_start_matches("crates/").replacen("/src/", "/", 1);
+    for file in product::files(tree).into_iter().filter(|file| file.name != "xtask") {
+        for (line, name) in state_of(&file.text) {
+            let place = file.path.trim_start_matches("crates/").replacen("/src/", "/", 1);
             if !listed.iter().any(|(_, at, it)| *at == place && *it == name) {
                 let what = format!("{name} is process-wide state that the table of {PAGE} does not list");
-                problems.push(Problem::new(path, line, what));
+                problems.push(Problem::new(&file.path, line, what));
             }
             found.push((place, name));
         }
@@ -49,10 +48,6 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
         }
     }
     problems
-}
-
-fn is_product(path: &str) -> bool {
-    path.contains("/src/") && !path.split('/').any(|part| part.starts_with("tests"))
 }
 
 /// The rows of the page: line, place and name.
@@ -68,13 +63,12 @@ fn listed(page: &str) -> Vec<(usize, String, String)> {
     names.collect()
 }
 
-/// The statics and thread-locals of a file that may change, with their lines; those of tests do not count.
+/// The statics and thread-locals of product code that may change, with their lines.
 fn state_of(text: &str) -> Vec<(usize, String)> {
     let code = code_only(text);
-    let code = code.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let lines: Vec<&str> = code.lines().collect();
     let mut found = Vec::new();
-    for line in word_lines(code, "static") {
+    for line in word_lines(&code, "static") {
         let Some((before, declared)) = lines[line - 1].split_once("static ") else { continue };
         let begins = before.trim();
         if !(begins.is_empty() || begins.starts_with("pub")) || before.contains('\'') {

@@ -5,7 +5,12 @@ use std::ops;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-use super::{PAGE_BYTES, copy};
+use super::copy;
+
+/// Allocations of this size in bytes or more begin at a page. Otherwise, what else the program has allocated
+/// determines where in their pages the buffers of a kernel begin, and the same work can take an eighth longer
+/// in one process than in another.
+pub(super) const PAGE_BYTES: usize = 4096;
 
 /// Bytes before shorter memory that are checked; what is before these is not used either.
 const CHECKED_BEFORE_BYTES: usize = 256;

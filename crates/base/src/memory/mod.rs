@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use crate::{Error, MappedFile, Range, Result, StatusCode};
 
-use guarded::Pages;
+use guarded::{PAGE_BYTES, Pages};
 use spare::Block;
 
 pub use evict::evict;
@@ -27,11 +27,6 @@ pub use spare::keep_freed_memory;
 
 /// Alignment of every allocation in bytes: a cache line, and the minimum that compiled kernels assume.
 const ALIGNMENT_BYTES: usize = 64;
-
-/// Allocations of this size in bytes or more begin at a page. Otherwise, what else the program has allocated
-/// determines where in their pages the buffers of a kernel begin, and the same work can take an eighth longer
-/// in one process than in another.
-const PAGE_BYTES: usize = 4096;
 
 /// Allocations up to this size in bytes are zeroed here, without what alignment adds. Up to 1 KiB, glibc's
 /// per-thread cache (tcache) of free blocks serves only `malloc`, and `calloc` is several times slower.

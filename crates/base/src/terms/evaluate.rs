@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{Node, Operator, Term, Terms};
+use super::term::{Node, Operator, Term};
 
 /// Integers that are computed from 32-bit inputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,28 +37,6 @@ impl Display for FormulaFault {
 }
 
 impl Formula {
-    /// What of `terms` these results need. `None` if one depends on an unknown value.
-    #[doc(hidden)]
-    pub fn new(terms: &Terms, results: &[Term]) -> Option<Self> {
-        let mut is_needed = vec![false; terms.nodes.len()];
-        results.iter().for_each(|it| is_needed[it.index()] = true);
-        for index in (0..terms.nodes.len()).rev() {
-            if is_needed[index] {
-                terms.nodes[index].operands().for_each(|it| is_needed[it.index()] = true);
-            }
-        }
-        let mut renamed = vec![Term(0); terms.nodes.len()];
-        let mut nodes = Vec::new();
-        for (index, node) in terms.nodes.iter().enumerate().filter(|(index, _)| is_needed[*index]) {
-            if matches!(node, Node::Unknown(_)) {
-                return None;
-            }
-            renamed[index] = Term(nodes.len() as u32);
-            nodes.push(node.map(|it| renamed[it.index()]));
-        }
-        Some(Self { nodes, results: results.iter().map(|it| renamed[it.index()]).collect() })
-    }
-
     /// Its results, if they do not depend on inputs.
     pub fn constants(&self) -> Option<Vec<i64>> {
         let value = |term: &Term| match self.nodes[term.index()] {

@@ -8,20 +8,18 @@
 
 mod buffer;
 mod command_buffer;
-mod names;
 
 use bumpalo::Bump;
 use rehal_base::{Error, HostMemory, Result};
 use rehal_hal::profile::{ProfileData, ProfileRequest};
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
-    DeviceBackend, DeviceInfo, Event, Executable, ExecutableParams, File, HostFile, Live, MemoryAccess,
-    MemoryStatistics, MemoryType, QueueAffinity, Semaphore, SemaphoreFlags, Submission,
+    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferParams, Device, DeviceBackend, DeviceInfo,
+    Event, Executable, ExecutableParams, File, HostFile, Live, MemoryAccess, MemoryStatistics, MemoryType,
+    QueueAffinity, Semaphore, SemaphoreFlags, Submission,
 };
 
 use self::buffer::DiscreteBuffer;
-use self::command_buffer::DiscreteCommands;
-use self::names::BaseNames;
+use self::command_buffer::{BaseNames, DiscreteCommands};
 use crate::forward::forward;
 
 pub use self::buffer::JUNK;

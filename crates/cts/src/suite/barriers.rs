@@ -44,9 +44,9 @@ fn fill_then_copy(
     let buffer = harness.buffer(&[0; 8])?;
     let commands = harness.begin(CommandBufferMode::ONE_SHOT, 0)?;
     let (left, right) = (BufferRef::range(&buffer, 0, 4), BufferRef::range(&buffer, 4, 4));
-    commands.record(&Command::Fill { target: left, pattern: &[1, 2], flags: 0 })?;
+    commands.fill(left, &[1, 2])?;
     between(&commands, &buffer)?;
-    commands.record(&Command::Copy { source: left, target: right, flags: 0 })?;
+    commands.copy(left, right)?;
     commands.end()?;
     harness.execute(&commands, &[])?;
     same_bytes("both halves", &harness.read(&buffer)?, &[1, 2].repeat(4))
@@ -81,7 +81,7 @@ fn memory_and_buffer_barriers(harness: &Harness<'_>) -> Result<()> {
 fn buffer_barrier_of_a_slot(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 8])?;
     let commands = harness.begin(CommandBufferMode::empty(), 1)?;
-    commands.record(&Command::Fill { target: BufferRef::slot(0, 0, 4), pattern: &[3], flags: 0 })?;
+    commands.fill(BufferRef::slot(0, 0, 4), &[3])?;
     let barrier = BufferBarrier { barrier: WRITE_TO_READ, buffer: BufferRef::slot(0, 0, 4) };
     commands.record(&Command::ExecutionBarrier {
         source_stages: ExecutionStage::TRANSFER,
@@ -91,7 +91,7 @@ fn buffer_barrier_of_a_slot(harness: &Harness<'_>) -> Result<()> {
         buffer_barriers: &[barrier],
     })?;
     let (source, target) = (BufferRef::slot(0, 0, 4), BufferRef::slot(0, 4, 4));
-    commands.record(&Command::Copy { source, target, flags: 0 })?;
+    commands.copy(source, target)?;
     commands.end()?;
     harness.execute(&commands, &[BufferRef::from(&buffer)])?;
     same_bytes("both halves", &harness.read(&buffer)?, &[3; 8])
@@ -211,17 +211,16 @@ fn across_command_buffers(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 8])?;
     let (left, right) = (BufferRef::range(&buffer, 0, 4), BufferRef::range(&buffer, 4, 4));
     let first = harness.begin(CommandBufferMode::ONE_SHOT, 0)?;
-    first.record(&Command::Fill { target: left, pattern: &[6], flags: 0 })?;
+    first.fill(left, &[6])?;
     first.record(&Command::SignalEvent { event: &event, source_stages: RETIRE })?;
     first.end()?;
     let second = harness.begin(CommandBufferMode::ONE_SHOT, 0)?;
     record_wait(&second, &[&event])?;
-    second.record(&Command::Copy { source: left, target: right, flags: 0 })?;
+    second.copy(left, right)?;
     second.end()?;
     let done = harness.semaphore()?;
     for (value, commands) in [(0, &first), (1, &second)] {
-        let (waits, signals) = ([done.at(value)], [done.at(value + 1)]);
-        harness.queue().wait(&waits).signal(&signals).execute(commands, &[], 0)?;
+        harness.queue().wait(&[done.at(value)]).signal(&[done.at(value + 1)]).execute(commands, &[], 0)?;
     }
     harness.wait(&done, 2)?;
     same_bytes("both halves", &harness.read(&buffer)?, &[6; 8])
@@ -252,7 +251,7 @@ fn reusable_command_buffer(harness: &Harness<'_>) -> Result<()> {
     commands.record(&Command::SignalEvent { event: &event, source_stages: RETIRE })?;
     record_wait(&commands, &[&event])?;
     commands.record(&Command::ResetEvent { event: &event, source_stages: RETIRE })?;
-    commands.record(&Command::Fill { target: BufferRef::whole(&buffer), pattern: &[1], flags: 0 })?;
+    commands.fill(&buffer, &[1])?;
     commands.end()?;
     for _ in 0..5 {
         buffer.write(0, &[0; 4])?;

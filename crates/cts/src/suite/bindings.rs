@@ -29,7 +29,7 @@ pub(super) fn add(list: &mut List) {
 fn copier(harness: &Harness<'_>, from: (u64, u64), to: (u64, u64)) -> Result<CommandBuffer> {
     let commands = harness.begin(CommandBufferMode::empty(), 2)?;
     let (source, target) = (BufferRef::slot(0, from.0, from.1), BufferRef::slot(1, to.0, to.1));
-    commands.record(&Command::Copy { source, target, flags: 0 })?;
+    commands.copy(source, target)?;
     commands.end()?;
     Ok(commands)
 }
@@ -74,7 +74,7 @@ fn mixed_with_direct(harness: &Harness<'_>) -> Result<()> {
     let fixed = harness.buffer(&[1, 2, 3, 4])?;
     let commands = harness.begin(CommandBufferMode::empty(), 1)?;
     let (source, target) = (BufferRef::range(&fixed, 0, 4), BufferRef::slot(0, 0, 4));
-    commands.record(&Command::Copy { source, target, flags: 0 })?;
+    commands.copy(source, target)?;
     commands.end()?;
     for _ in 0..2 {
         let target = harness.buffer(&[0; 4])?;
@@ -95,7 +95,7 @@ fn one_slot_in_many_commands(harness: &Harness<'_>) -> Result<()> {
     let commands = harness.begin(CommandBufferMode::empty(), 1)?;
     for index in 0..4_u8 {
         let target = BufferRef::slot(0, 2 * u64::from(index), 2);
-        commands.record(&Command::Fill { target, pattern: &[index + 1], flags: 0 })?;
+        commands.fill(target, &[index + 1])?;
     }
     commands.end()?;
     let buffer = harness.buffer(&[0; 10])?;
@@ -105,7 +105,7 @@ fn one_slot_in_many_commands(harness: &Harness<'_>) -> Result<()> {
 
 fn unused_slots_and_longer_tables(harness: &Harness<'_>) -> Result<()> {
     let commands = harness.begin(CommandBufferMode::empty(), 3)?;
-    commands.record(&Command::Fill { target: BufferRef::slot(2, 0, 4), pattern: &[7], flags: 0 })?;
+    commands.fill(BufferRef::slot(2, 0, 4), &[7])?;
     commands.end()?;
     let buffers: Vec<_> = (0..5).map(|_| harness.buffer(&[0; 4])).collect::<Result<_>>()?;
     let table: Vec<_> = buffers.iter().map(BufferRef::from).collect();
@@ -172,7 +172,7 @@ fn usage_of_the_entry_is_enforced(harness: &Harness<'_>) -> Result<()> {
 
 fn empty_entry_that_is_used_fails(harness: &Harness<'_>) -> Result<()> {
     let commands = harness.begin(CommandBufferMode::empty(), 1)?;
-    commands.record(&Command::Fill { target: BufferRef::slot(0, 0, 4), pattern: &[7], flags: 0 })?;
+    commands.fill(BufferRef::slot(0, 0, 4), &[7])?;
     commands.end()?;
     let codes = &[StatusCode::InvalidArgument, StatusCode::OutOfRange, StatusCode::FailedPrecondition];
     refused("an empty entry", harness.execute(&commands, &[BufferRef::slot(0, 0, 0)]), codes)
@@ -181,13 +181,11 @@ fn empty_entry_that_is_used_fails(harness: &Harness<'_>) -> Result<()> {
 fn table_is_taken_at_submit(harness: &Harness<'_>) -> Result<()> {
     let commands = copier(harness, (0, 4), (0, 4))?;
     let target = harness.buffer(&[0; 4])?;
-    let gate = harness.semaphore()?;
-    let done = harness.semaphore()?;
+    let (gate, done) = harness.two_semaphores()?;
     {
         let source = harness.buffer(&[1, 2, 3, 4])?;
         let bindings = vec![BufferRef::whole(&source), BufferRef::whole(&target)];
-        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
-        harness.queue().wait(&waits).signal(&signals).execute(&commands, &bindings, 0)?;
+        harness.queue().wait(&[gate.at(1)]).signal(&[done.at(1)]).execute(&commands, &bindings, 0)?;
     }
     drop(commands);
     gate.signal(1)?;

@@ -288,7 +288,7 @@ fn submit_and_forget(
 
 fn taken_at_submit(harness: &Harness<'_>, format: &'static str) -> Result<()> {
     let output = harness.words(&[9; 4])?;
-    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
+    let (gate, done) = harness.two_semaphores()?;
     submit_and_forget(harness, format, &output, &gate, &done)?;
     harness.settle()?;
     equal("before", harness.read_words(&output)?, vec![9; 4])?;
@@ -336,7 +336,7 @@ fn resubmitted(harness: &Harness<'_>, format: &'static str) -> Result<()> {
 fn noop_waits(harness: &Harness<'_>, format: &'static str) -> Result<()> {
     let executable = harness.prepare(Kernel::Constants, format)?;
     let output = harness.words(&[9; 4])?;
-    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
+    let (gate, done) = harness.two_semaphores()?;
     {
         let constants = bytes_of(&[1, 2, 3, 4]);
         let bindings = [BufferRef::whole(&output)];

@@ -159,13 +159,9 @@ fn ranges_outside(harness: &Harness<'_>, route: Route) -> Result<()> {
 
 fn pattern_is_taken_at_submit(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 8])?;
-    let gate = harness.semaphore()?;
-    let done = harness.semaphore()?;
+    let (gate, done) = harness.two_semaphores()?;
     let mut pattern = [1, 2];
-    {
-        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
-        harness.queue().wait(&waits).signal(&signals).fill(&buffer, &pattern, 0)?;
-    }
+    harness.queue().wait(&[gate.at(1)]).signal(&[done.at(1)]).fill(&buffer, &pattern, 0)?;
     pattern.fill(9);
     gate.signal(1)?;
     harness.wait(&done, 1)?;

@@ -83,7 +83,7 @@ fn failure_fails_all_signals(harness: &Harness<'_>) -> Result<()> {
 
 fn failure_after_a_wait(harness: &Harness<'_>) -> Result<()> {
     let call = failing();
-    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
+    let (gate, done) = harness.two_semaphores()?;
     {
         let (waits, signals) = ([gate.at(1)], [done.at(1)]);
         harness.queue().wait(&waits).signal(&signals).host_call(&call, [0; 4], HostCallFlags::empty())?;
@@ -99,12 +99,10 @@ fn failure_after_a_wait(harness: &Harness<'_>) -> Result<()> {
 fn failure_stops_what_waits(harness: &Harness<'_>) -> Result<()> {
     let call = failing();
     let buffer = harness.buffer(&[0; 4])?;
-    let (middle, done) = (harness.semaphore()?, harness.semaphore()?);
+    let (middle, done) = harness.two_semaphores()?;
     {
-        let (waits, signals) = ([middle.at(1)], [done.at(1)]);
-        harness.queue().wait(&waits).signal(&signals).fill(&buffer, &[1], 0)?;
-        let signals = [middle.at(1)];
-        harness.queue().signal(&signals).host_call(&call, [0; 4], HostCallFlags::empty())?;
+        harness.queue().wait(&[middle.at(1)]).signal(&[done.at(1)]).fill(&buffer, &[1], 0)?;
+        harness.queue().signal(&[middle.at(1)]).host_call(&call, [0; 4], HostCallFlags::empty())?;
     }
     harness.expect_failure("the fill", &done, StatusCode::PermissionDenied)?;
     same_bytes("not filled", &harness.read(&buffer)?, &[0; 4])
@@ -126,14 +124,13 @@ fn non_blocking_failure_is_its_own(harness: &Harness<'_>) -> Result<()> {
 
 /// A non-blocking call may itself wait for the signals of its submission.
 fn non_blocking_comes_after(harness: &Harness<'_>) -> Result<()> {
-    let (done, side) = (harness.semaphore()?, harness.semaphore()?);
+    let (done, side) = harness.two_semaphores()?;
     let (own, after, patience) = (done.clone(), side.clone(), harness.patience());
     let call = HostCall(Arc::new(move |_| {
         own.wait(1, Some(patience))?;
         after.signal(1)
     }));
-    let signals = [done.at(1)];
-    harness.queue().signal(&signals).host_call(&call, [0; 4], HostCallFlags::NON_BLOCKING)?;
+    harness.queue().signal(&[done.at(1)]).host_call(&call, [0; 4], HostCallFlags::NON_BLOCKING)?;
     harness.wait(&side, 1)
 }
 
@@ -181,8 +178,7 @@ fn sees_what_was_done_before(harness: &Harness<'_>) -> Result<()> {
     }));
     let timeline = harness.semaphore()?;
     {
-        let signals = [timeline.at(1)];
-        harness.queue().signal(&signals).fill(&buffer, &[5], 0)?;
+        harness.queue().signal(&[timeline.at(1)]).fill(&buffer, &[5], 0)?;
         let (waits, signals) = ([timeline.at(1)], [timeline.at(2)]);
         harness.queue().wait(&waits).signal(&signals).host_call(&call, [0; 4], HostCallFlags::empty())?;
     }
@@ -196,10 +192,8 @@ fn later_work_sees_what_it_did(harness: &Harness<'_>) -> Result<()> {
     let call = HostCall(Arc::new(move |arguments| written.write(0, &[arguments[0] as u8; 4])));
     let timeline = harness.semaphore()?;
     {
-        let (waits, signals) = ([timeline.at(1)], [timeline.at(2)]);
-        harness.queue().wait(&waits).signal(&signals).copy(&source, &target, 0)?;
-        let signals = [timeline.at(1)];
-        harness.queue().signal(&signals).host_call(&call, [8, 0, 0, 0], HostCallFlags::empty())?;
+        harness.queue().wait(&[timeline.at(1)]).signal(&[timeline.at(2)]).copy(&source, &target, 0)?;
+        harness.queue().signal(&[timeline.at(1)]).host_call(&call, [8, 0, 0, 0], HostCallFlags::empty())?;
     }
     harness.wait(&timeline, 2)?;
     same_bytes("the copy", &harness.read(&target)?, &[8; 4])
@@ -215,10 +209,7 @@ fn may_signal_and_submit(harness: &Harness<'_>) -> Result<()> {
         let signals = [inner_done.at(1)];
         device.queue(QUEUE_AFFINITY_ANY).signal(&signals).fill(&target, &[4], 0)
     }));
-    {
-        let signals = [outer.at(1)];
-        harness.queue().signal(&signals).host_call(&call, [0; 4], HostCallFlags::empty())?;
-    }
+    harness.queue().signal(&[outer.at(1)]).host_call(&call, [0; 4], HostCallFlags::empty())?;
     harness.wait(&outer, 1)?;
     harness.wait(&side, 3)?;
     harness.wait(&inner, 1)?;

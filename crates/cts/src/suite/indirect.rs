@@ -165,10 +165,9 @@ fn read_when_it_runs(harness: &Harness<'_>, format: &'static str) -> Result<()> 
     let call = Call::new(&executable, 0).bind(&output).count_from(&from, DYNAMIC);
     let script = Script::new(harness, Route::Direct).call(call);
     let (commands, _) = script.record(rehal_hal::CommandBufferMode::ONE_SHOT)?;
-    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
+    let (gate, done) = harness.two_semaphores()?;
     {
-        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
-        harness.queue().wait(&waits).signal(&signals).execute(&commands, &[], 0)?;
+        harness.queue().wait(&[gate.at(1)]).signal(&[done.at(1)]).execute(&commands, &[], 0)?;
         let signals = [gate.at(1)];
         let (source, target) = (bytes_of(&[2, 3, 4]), BufferRef::whole(&from));
         harness.queue().signal(&signals).update(&source, target, 0)?;

@@ -168,8 +168,7 @@ fn device_and_host_must_both_signal(harness: &Harness<'_>) -> Result<()> {
 /// The host waits for whichever comes first: a signal of a queue or of the host.
 fn device_or_host_whichever_signals(harness: &Harness<'_>) -> Result<()> {
     let gate = harness.semaphore()?;
-    let of_device = harness.semaphore()?;
-    let of_host = harness.semaphore()?;
+    let (of_device, of_host) = harness.two_semaphores()?;
     barrier(harness, &[(&gate, 1)], &[(&of_device, 1)])?;
     let either = [of_device.at(1), of_host.at(1)];
     refused("too early", wait_any(&either, Some(Duration::ZERO)), &[StatusCode::DeadlineExceeded])?;
@@ -192,7 +191,7 @@ fn device_signals_device_and_host(harness: &Harness<'_>) -> Result<()> {
 }
 
 fn host_waits_while_device_works(harness: &Harness<'_>) -> Result<()> {
-    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
+    let (gate, done) = harness.two_semaphores()?;
     barrier(harness, &[(&gate, 1)], &[(&done, 1)])?;
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| harness.wait(&done, 1));
@@ -275,8 +274,7 @@ fn many_wait_for_one_value(harness: &Harness<'_>) -> Result<()> {
     let dones = semaphores(harness, 64)?;
     for (index, (buffer, done)) in buffers.iter().zip(&dones).enumerate() {
         let pattern = [index as u8 + 1];
-        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
-        harness.queue().wait(&waits).signal(&signals).fill(buffer, &pattern, 0)?;
+        harness.queue().wait(&[gate.at(1)]).signal(&[done.at(1)]).fill(buffer, &pattern, 0)?;
     }
     gate.signal(1)?;
     for (index, (buffer, done)) in buffers.iter().zip(&dones).enumerate() {

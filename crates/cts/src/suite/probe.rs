@@ -9,7 +9,7 @@ use rehal_hal::{
 
 use crate::check::{equal, wrong};
 use crate::harness::{Harness, bytes_of};
-use crate::live::{Command, Dispatch};
+use crate::live::Dispatch;
 use crate::{Capability, Kernel};
 
 /// A queue operation for ordering tests.
@@ -209,7 +209,7 @@ fn write(harness: &Harness<'_>, _format: &str) -> Result<Probe> {
 fn execute(harness: &Harness<'_>, _format: &str) -> Result<Probe> {
     let target = harness.buffer(&BEFORE)?;
     let commands = harness.begin(CommandBufferMode::ONE_SHOT, 0)?;
-    commands.record(&Command::Fill { target: BufferRef::whole(&target), pattern: &AFTER[..1], flags: 0 })?;
+    commands.fill(&target, &AFTER[..1])?;
     commands.end()?;
     Ok(Probe::writes(target, move |queue, _| queue.execute(&commands, &[], 0)))
 }

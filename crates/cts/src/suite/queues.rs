@@ -76,8 +76,7 @@ fn waits_that_are_met_already(harness: &Harness<'_>, operation: Operation) -> Re
 }
 
 fn waits_for_the_host(harness: &Harness<'_>, operation: Operation) -> Result<()> {
-    let gate = harness.semaphore()?;
-    let done = harness.semaphore()?;
+    let (gate, done) = harness.two_semaphores()?;
     let mut probe = Probe::new(harness, operation)?;
     probe.submit(harness, &[(&gate, 2)], &[(&done, 1)])?;
     expect_pending(harness, &probe, &done)?;
@@ -89,8 +88,7 @@ fn waits_for_the_host(harness: &Harness<'_>, operation: Operation) -> Result<()>
 }
 
 fn waits_for_another_thread(harness: &Harness<'_>, operation: Operation) -> Result<()> {
-    let gate = harness.semaphore()?;
-    let done = harness.semaphore()?;
+    let (gate, done) = harness.two_semaphores()?;
     let mut probe = Probe::new(harness, operation)?;
     std::thread::scope(|scope| {
         probe.submit(harness, &[(&gate, 1)], &[(&done, 1)])?;
@@ -103,13 +101,11 @@ fn waits_for_another_thread(harness: &Harness<'_>, operation: Operation) -> Resu
 }
 
 fn waits_for_a_later_submission(harness: &Harness<'_>, operation: Operation) -> Result<()> {
-    let gate = harness.semaphore()?;
-    let done = harness.semaphore()?;
+    let (gate, done) = harness.two_semaphores()?;
     let mut probe = Probe::new(harness, operation)?;
     probe.submit(harness, &[(&gate, 1)], &[(&done, 1)])?;
     expect_pending(harness, &probe, &done)?;
-    let signals = [gate.at(1)];
-    harness.queue().signal(&signals).barrier(0)?;
+    harness.queue().signal(&[gate.at(1)]).barrier(0)?;
     harness.wait(&done, 1)?;
     expect_done(harness, &probe)
 }
@@ -130,8 +126,7 @@ fn waits_for_all(harness: &Harness<'_>, operation: Operation) -> Result<()> {
 }
 
 fn waits_for_a_value_that_is_passed_over(harness: &Harness<'_>, operation: Operation) -> Result<()> {
-    let gate = harness.semaphore()?;
-    let done = harness.semaphore()?;
+    let (gate, done) = harness.two_semaphores()?;
     let mut probe = Probe::new(harness, operation)?;
     probe.submit(harness, &[(&gate, 3)], &[(&done, 1)])?;
     gate.signal(1000)?;
@@ -211,8 +206,7 @@ fn failure_goes_down_a_chain(harness: &Harness<'_>, operation: Operation) -> Res
             probe.submit(harness, &[(&links[2], 1)], &[(&links[3], 1)])?;
             continue;
         }
-        let (waits, signals) = ([links[index].at(1)], [links[index + 1].at(1)]);
-        harness.queue().wait(&waits).signal(&signals).barrier(0)?;
+        harness.queue().wait(&[links[index].at(1)]).signal(&[links[index + 1].at(1)]).barrier(0)?;
     }
     links[0].fail(Error::new(StatusCode::Unavailable, "the first link"));
     for link in &links {
@@ -222,8 +216,7 @@ fn failure_goes_down_a_chain(harness: &Harness<'_>, operation: Operation) -> Res
 }
 
 fn keeps_its_objects_while_it_waits(harness: &Harness<'_>, operation: Operation) -> Result<()> {
-    let gate = harness.semaphore()?;
-    let done = harness.semaphore()?;
+    let (gate, done) = harness.two_semaphores()?;
     let mut probe = Probe::new(harness, operation)?;
     probe.submit(harness, &[(&gate, 1)], &[(&done, 1)])?;
     probe.drop_objects();
@@ -237,14 +230,12 @@ fn keeps_its_objects_while_it_waits(harness: &Harness<'_>, operation: Operation)
 
 /// Only the queue references the semaphore between two operations.
 fn keeps_its_semaphores(harness: &Harness<'_>, operation: Operation) -> Result<()> {
-    let gate = harness.semaphore()?;
-    let done = harness.semaphore()?;
+    let (gate, done) = harness.two_semaphores()?;
     let mut probe = Probe::new(harness, operation)?;
     {
         let between = harness.semaphore()?;
         probe.submit(harness, &[(&between, 1)], &[(&done, 1)])?;
-        let (waits, signals) = ([gate.at(1)], [between.at(1)]);
-        harness.queue().wait(&waits).signal(&signals).barrier(0)?;
+        harness.queue().wait(&[gate.at(1)]).signal(&[between.at(1)]).barrier(0)?;
     }
     expect_pending(harness, &probe, &done)?;
     gate.signal(1)?;

@@ -1,7 +1,7 @@
 //! Command buffers: states, categories, execution modes.
 
 use rehal_base::Result;
-use rehal_hal::{Buffer, BufferRef, CommandBuffer, CommandBufferMode, CommandCategories, QUEUE_AFFINITY_ANY};
+use rehal_hal::{BufferRef, CommandBuffer, CommandBufferMode, CommandCategories, QUEUE_AFFINITY_ANY};
 
 use crate::check::{STATE, enforced, equal, holds, refused, same_bytes};
 use crate::harness::Harness;
@@ -37,10 +37,6 @@ fn all() -> CommandCategories {
     CommandCategories::TRANSFER | CommandCategories::DISPATCH
 }
 
-fn record_fill(commands: &CommandBuffer, buffer: &Buffer, pattern: &[u8]) -> Result<()> {
-    commands.record(&Command::Fill { target: BufferRef::whole(buffer), pattern, flags: 0 })
-}
-
 fn keeps_its_parameters(harness: &Harness<'_>) -> Result<()> {
     let mode = CommandBufferMode::ONE_SHOT | CommandBufferMode::ALLOW_INLINE_EXECUTION;
     let commands = harness.unbegun(mode, CommandCategories::TRANSFER, 0)?;
@@ -64,7 +60,7 @@ fn empty(harness: &Harness<'_>) -> Result<()> {
 fn record_before_begin(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 4])?;
     let commands = harness.unbegun(REUSABLE, all(), 0)?;
-    refused("a command", record_fill(&commands, &buffer, &[1]), STATE)?;
+    refused("a command", commands.fill(&buffer, &[1]), STATE)?;
     refused("a barrier", commands.barrier(), STATE)
 }
 
@@ -85,7 +81,7 @@ fn nothing_after_end(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 4])?;
     let commands = harness.begin(REUSABLE, 0)?;
     commands.end()?;
-    refused("a command", record_fill(&commands, &buffer, &[1]), STATE)?;
+    refused("a command", commands.fill(&buffer, &[1]), STATE)?;
     refused("a second end", commands.end(), STATE)?;
     refused("a second begin", commands.begin(), STATE)?;
     harness.execute(&commands, &[])?;
@@ -131,7 +127,7 @@ fn usage_is_enforced(harness: &Harness<'_>) -> Result<()> {
     let source_only = harness.device.allocate_buffer(params, 16)?;
     let commands = harness.begin(REUSABLE, 0)?;
     let usage = BufferUsage::TRANSFER_TARGET;
-    enforced("a fill of a source", &source_only, usage, record_fill(&commands, &source_only, &[1]))?;
+    enforced("a fill of a source", &source_only, usage, commands.fill(&source_only, &[1]))?;
     let update = Command::Update { source: &[0; 16], target: BufferRef::whole(&source_only), flags: 0 };
     enforced("an update of a source", &source_only, usage, commands.record(&update))?;
     commands.end()
@@ -140,7 +136,7 @@ fn usage_is_enforced(harness: &Harness<'_>) -> Result<()> {
 fn unvalidated_leaves_usage_alone(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 4])?;
     let commands = harness.begin(CommandBufferMode::UNVALIDATED, 0)?;
-    record_fill(&commands, &buffer, &[3])?;
+    commands.fill(&buffer, &[3])?;
     commands.end()?;
     harness.execute(&commands, &[])?;
     same_bytes("the buffer", &harness.read(&buffer)?, &[3; 4])
@@ -149,9 +145,9 @@ fn unvalidated_leaves_usage_alone(harness: &Harness<'_>) -> Result<()> {
 fn refused_commands_are_not_recorded(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 6])?;
     let commands = harness.begin(REUSABLE, 0)?;
-    commands.record(&Command::Fill { target: BufferRef::range(&buffer, 0, 2), pattern: &[1], flags: 0 })?;
-    holds("an invalid fill is rejected", record_fill(&commands, &buffer, &[9, 9, 9]).is_err())?;
-    commands.record(&Command::Fill { target: BufferRef::range(&buffer, 4, 2), pattern: &[2], flags: 0 })?;
+    commands.fill(BufferRef::range(&buffer, 0, 2), &[1])?;
+    holds("an invalid fill is rejected", commands.fill(&buffer, &[9, 9, 9]).is_err())?;
+    commands.fill(BufferRef::range(&buffer, 4, 2), &[2])?;
     commands.end()?;
     harness.execute(&commands, &[])?;
     same_bytes("the valid commands", &harness.read(&buffer)?, &[1, 1, 0, 0, 2, 2])
@@ -160,7 +156,7 @@ fn refused_commands_are_not_recorded(harness: &Harness<'_>) -> Result<()> {
 fn nothing_runs_before_execute(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 4])?;
     let commands = harness.begin(REUSABLE, 0)?;
-    record_fill(&commands, &buffer, &[1])?;
+    commands.fill(&buffer, &[1])?;
     commands.end()?;
     harness.settle()?;
     same_bytes("before", &harness.read(&buffer)?, &[0; 4])?;
@@ -173,7 +169,7 @@ fn reusable(harness: &Harness<'_>) -> Result<()> {
     let target = harness.buffer(&[0; 4])?;
     let commands = harness.begin(REUSABLE, 0)?;
     let (from, to) = (BufferRef::whole(&buffer), BufferRef::whole(&target));
-    commands.record(&Command::Copy { source: from, target: to, flags: 0 })?;
+    commands.copy(from, to)?;
     commands.end()?;
     for round in 0..20_u8 {
         buffer.write(0, &[round, 1, 2, round])?;
@@ -190,11 +186,7 @@ fn overlapping_submissions(harness: &Harness<'_>) -> Result<()> {
     let commands = harness.begin(REUSABLE, 0)?;
     let shift = [(&history, 0, &scratch, 0), (&scratch, 0, &history, 1)];
     for (from, from_offset, to, to_offset) in shift {
-        commands.record(&Command::Copy {
-            source: BufferRef::range(from, from_offset, 7),
-            target: BufferRef::range(to, to_offset, 7),
-            flags: 0,
-        })?;
+        commands.copy(BufferRef::range(from, from_offset, 7), BufferRef::range(to, to_offset, 7))?;
         commands.barrier()?;
     }
     commands.end()?;
@@ -214,9 +206,9 @@ fn one_shot_inline(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 4])?;
     let mode = CommandBufferMode::ONE_SHOT | CommandBufferMode::ALLOW_INLINE_EXECUTION;
     let commands = harness.begin(mode, 0)?;
-    record_fill(&commands, &buffer, &[4])?;
+    commands.fill(&buffer, &[4])?;
     commands.barrier()?;
-    commands.record(&Command::Fill { target: BufferRef::range(&buffer, 1, 1), pattern: &[5], flags: 0 })?;
+    commands.fill(BufferRef::range(&buffer, 1, 1), &[5])?;
     commands.end()?;
     harness.execute(&commands, &[])?;
     same_bytes("the buffer", &harness.read(&buffer)?, &[4, 5, 4, 4])
@@ -225,7 +217,7 @@ fn one_shot_inline(harness: &Harness<'_>) -> Result<()> {
 fn unretained(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 4])?;
     let commands = harness.begin(CommandBufferMode::UNRETAINED, 0)?;
-    record_fill(&commands, &buffer, &[4])?;
+    commands.fill(&buffer, &[4])?;
     commands.end()?;
     harness.execute(&commands, &[])?;
     same_bytes("the buffer", &harness.read(&buffer)?, &[4; 4])
@@ -237,7 +229,7 @@ fn retains_what_it_names(harness: &Harness<'_>) -> Result<()> {
     {
         let source = harness.buffer(&[1, 2, 3, 4])?;
         let (from, to) = (BufferRef::whole(&source), BufferRef::whole(&target));
-        commands.record(&Command::Copy { source: from, target: to, flags: 0 })?;
+        commands.copy(from, to)?;
     }
     commands.end()?;
     let others: Vec<_> = (0..16).map(|_| harness.buffer(&[9; 4])).collect::<Result<_>>()?;
@@ -254,7 +246,7 @@ fn many_commands(harness: &Harness<'_>) -> Result<()> {
     for index in 0..COUNT {
         let pattern = (index * 7).to_le_bytes();
         let target = BufferRef::range(&buffer, 4 * u64::from(index), 4);
-        commands.record(&Command::Fill { target, pattern: &pattern, flags: 0 })?;
+        commands.fill(target, &pattern)?;
         expected.extend(pattern);
     }
     commands.end()?;
@@ -267,11 +259,11 @@ fn two_recorded_at_once(harness: &Harness<'_>) -> Result<()> {
     let both = [harness.begin(REUSABLE, 0)?, harness.begin(REUSABLE, 0)?];
     for pattern in [[1], [2]] {
         for (commands, buffer) in both.iter().zip(&buffers) {
-            record_fill(commands, buffer, &pattern)?;
+            commands.fill(buffer, &pattern)?;
             commands.barrier()?;
         }
     }
-    record_fill(&both[1], &buffers[1], &[3])?;
+    both[1].fill(&buffers[1], &[3])?;
     both.iter().try_for_each(CommandBuffer::end)?;
     for commands in &both {
         harness.execute(commands, &[])?;
@@ -288,7 +280,7 @@ fn dropped_while_recording(harness: &Harness<'_>) -> Result<()> {
             commands.begin()?;
         }
         if steps > 1 {
-            record_fill(&commands, &buffer, &[1])?;
+            commands.fill(&buffer, &[1])?;
         }
     }
     harness.run(|queue| queue.barrier(0))?;

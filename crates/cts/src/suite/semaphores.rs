@@ -169,8 +169,7 @@ fn callbacks_see_failure(harness: &Harness<'_>) -> Result<()> {
 }
 
 fn callback_may_signal_another(harness: &Harness<'_>) -> Result<()> {
-    let first = harness.semaphore()?;
-    let second = harness.semaphore()?;
+    let (first, second) = harness.two_semaphores()?;
     let onward = second.clone();
     let signal = move |outcome: Result<()>| {
         if let Err(error) = outcome.and_then(|()| onward.signal(7)) {
@@ -242,8 +241,7 @@ fn none_reached_times_out(harness: &Harness<'_>) -> Result<()> {
 }
 
 fn any_failed(harness: &Harness<'_>) -> Result<()> {
-    let a = harness.semaphore()?;
-    let b = harness.semaphore()?;
+    let (a, b) = harness.two_semaphores()?;
     b.fail(Error::new(StatusCode::Aborted, "gone"));
     let patience = Some(harness.patience());
     refused("a wait", wait_any(&[a.at(3), b.at(1)], patience), &[StatusCode::Aborted])
@@ -267,8 +265,7 @@ fn wait_any_of_several(harness: &Harness<'_>) -> Result<()> {
 }
 
 fn wait_any_that_fails(harness: &Harness<'_>) -> Result<()> {
-    let a = harness.semaphore()?;
-    let b = harness.semaphore()?;
+    let (a, b) = harness.two_semaphores()?;
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| wait_any(&[a.at(1), b.at(1)], Some(harness.patience())));
         std::thread::sleep(Duration::from_millis(1));
@@ -290,8 +287,7 @@ fn signalled_beyond(harness: &Harness<'_>) -> Result<()> {
 
 fn ping_pong(harness: &Harness<'_>) -> Result<()> {
     const ROUNDS: u64 = 200;
-    let there = harness.semaphore()?;
-    let back = harness.semaphore()?;
+    let (there, back) = harness.two_semaphores()?;
     std::thread::scope(|scope| {
         let echo = scope.spawn(|| {
             (1..=ROUNDS).try_for_each(|round| {
@@ -353,8 +349,7 @@ fn failure_wakes_all(harness: &Harness<'_>) -> Result<()> {
 }
 
 fn wait_all_of_the_same(harness: &Harness<'_>) -> Result<()> {
-    let a = harness.semaphore()?;
-    let b = harness.semaphore()?;
+    let (a, b) = harness.two_semaphores()?;
     std::thread::scope(|scope| {
         let waiters: Vec<_> = (0..6)
             .map(|index| {

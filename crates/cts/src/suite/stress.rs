@@ -10,7 +10,6 @@ use super::semaphores::joined;
 use crate::Capability;
 use crate::check::{equal, refused, same_bytes};
 use crate::harness::{Harness, noise};
-use crate::live::Command;
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -143,7 +142,7 @@ fn submit_node(
 fn shared_command_buffer(harness: &Harness<'_>) -> Result<()> {
     let commands = harness.begin(CommandBufferMode::empty(), 2)?;
     let (source, target) = (BufferRef::slot(0, 0, 64), BufferRef::slot(1, 0, 64));
-    commands.record(&Command::Copy { source, target, flags: 0 })?;
+    commands.copy(source, target)?;
     commands.end()?;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS as u32)
@@ -174,8 +173,7 @@ fn create_and_drop(harness: &Harness<'_>) -> Result<()> {
                         let timeline = harness.semaphore()?;
                         let buffer = harness.transient(&[round; 128])?;
                         same_bytes("a transient buffer", &harness.read(&buffer)?, &[round; 128])?;
-                        let signals = [timeline.at(1)];
-                        harness.queue().signal(&signals).dealloca(&buffer, 0)?;
+                        harness.queue().signal(&[timeline.at(1)]).dealloca(&buffer, 0)?;
                         drop(harness.begin(CommandBufferMode::ONE_SHOT, 0)?);
                         harness.wait(&timeline, 1)?;
                     }

@@ -62,7 +62,7 @@ fn alloca_use_dealloca(harness: &Harness<'_>) -> Result<()> {
 }
 
 fn is_described_at_once(harness: &Harness<'_>) -> Result<()> {
-    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
+    let (gate, done) = harness.two_semaphores()?;
     let buffer = alloca(harness, (&gate, 1), (&done, 1), 4096)?;
     equal("size", buffer.size(), 4096)?;
     let usage = BufferUsage::TRANSFER_SOURCE
@@ -79,10 +79,7 @@ fn is_described_at_once(harness: &Harness<'_>) -> Result<()> {
 fn no_access_named_means_all(harness: &Harness<'_>) -> Result<()> {
     let done = harness.semaphore()?;
     let params = BufferParams { access: MemoryAccess::empty(), ..BufferParams::default() };
-    let buffer = {
-        let signals = [done.at(1)];
-        harness.queue().signal(&signals).alloca(params, 16, 0)?
-    };
+    let buffer = harness.queue().signal(&[done.at(1)]).alloca(params, 16, 0)?;
     harness.wait(&done, 1)?;
     fill(harness, &buffer, 7)?;
     same_bytes("the buffer", &harness.read(&buffer)?, &[7; 16])
@@ -142,15 +139,12 @@ fn recorded_before_it_is_there(harness: &Harness<'_>) -> Result<()> {
     let target = harness.buffer(&[0; 8])?;
     let buffer = alloca(harness, (&timeline, 1), (&timeline, 2), 8)?;
     let commands = harness.begin(CommandBufferMode::ONE_SHOT, 0)?;
-    commands.record(&Command::Fill { target: BufferRef::whole(&buffer), pattern: &[6], flags: 0 })?;
+    commands.fill(&buffer, &[6])?;
     commands.barrier()?;
     let (source, to) = (BufferRef::whole(&buffer), BufferRef::whole(&target));
-    commands.record(&Command::Copy { source, target: to, flags: 0 })?;
+    commands.copy(source, to)?;
     commands.end()?;
-    {
-        let (waits, signals) = ([timeline.at(2)], [timeline.at(3)]);
-        harness.queue().wait(&waits).signal(&signals).execute(&commands, &[], 0)?;
-    }
+    harness.queue().wait(&[timeline.at(2)]).signal(&[timeline.at(3)]).execute(&commands, &[], 0)?;
     timeline.signal(1)?;
     harness.wait(&timeline, 3)?;
     same_bytes("what was copied out", &harness.read(&target)?, &[6; 8])
@@ -161,14 +155,13 @@ fn bound_before_it_is_there(harness: &Harness<'_>) -> Result<()> {
     let commands = harness.begin(CommandBufferMode::empty(), 1)?;
     // All of it: bytes that nothing writes have no value that a replay could read again.
     for (offset, length, pattern) in [(0, 2, &[5][..]), (2, 4, &[6, 7]), (6, 2, &[5])] {
-        commands.record(&Command::Fill { target: BufferRef::slot(0, offset, length), pattern, flags: 0 })?;
+        commands.fill(BufferRef::slot(0, offset, length), pattern)?;
     }
     commands.end()?;
     let buffer = alloca(harness, (&timeline, 1), (&timeline, 2), 8)?;
     {
         let bindings = [BufferRef::whole(&buffer)];
-        let (waits, signals) = ([timeline.at(2)], [timeline.at(3)]);
-        harness.queue().wait(&waits).signal(&signals).execute(&commands, &bindings, 0)?;
+        harness.queue().wait(&[timeline.at(2)]).signal(&[timeline.at(3)]).execute(&commands, &bindings, 0)?;
     }
     timeline.signal(1)?;
     harness.wait(&timeline, 3)?;
@@ -196,11 +189,8 @@ fn second_dealloca_fails(harness: &Harness<'_>) -> Result<()> {
 
 fn failed_dealloca_leaves_it(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.transient(&[1; 16])?;
-    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
-    {
-        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
-        harness.queue().wait(&waits).signal(&signals).dealloca(&buffer, 0)?;
-    }
+    let (gate, done) = harness.two_semaphores()?;
+    harness.queue().wait(&[gate.at(1)]).signal(&[done.at(1)]).dealloca(&buffer, 0)?;
     gate.fail(Error::new(StatusCode::Cancelled, "no dealloca"));
     harness.expect_failure("the dealloca", &done, StatusCode::Cancelled)?;
     fill(harness, &buffer, 0xcd)?;
@@ -212,9 +202,9 @@ fn commands_after_dealloca_fail(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.transient(&[1; 16])?;
     let witness = harness.buffer(&[0; 4])?;
     let commands = harness.begin(CommandBufferMode::empty(), 0)?;
-    commands.record(&Command::Fill { target: BufferRef::whole(&buffer), pattern: &[6], flags: 0 })?;
+    commands.fill(&buffer, &[6])?;
     commands.barrier()?;
-    commands.record(&Command::Fill { target: BufferRef::whole(&witness), pattern: &[6], flags: 0 })?;
+    commands.fill(&witness, &[6])?;
     commands.end()?;
     harness.execute(&commands, &[])?;
     dealloca(harness, &buffer)?;
@@ -224,11 +214,10 @@ fn commands_after_dealloca_fail(harness: &Harness<'_>) -> Result<()> {
 }
 
 fn handle_dropped_before_dealloca_runs(harness: &Harness<'_>) -> Result<()> {
-    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
+    let (gate, done) = harness.two_semaphores()?;
     {
         let buffer = harness.transient(&[1; 16])?;
-        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
-        harness.queue().wait(&waits).signal(&signals).dealloca(&buffer, 0)?;
+        harness.queue().wait(&[gate.at(1)]).signal(&[done.at(1)]).dealloca(&buffer, 0)?;
     }
     gate.signal(1)?;
     harness.wait(&done, 1)
@@ -298,12 +287,12 @@ fn command_buffer_transfers(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.transient(&[0; 32])?;
     let target = harness.buffer(&[9; 32])?;
     let commands = harness.begin(CommandBufferMode::ONE_SHOT, 1)?;
-    commands.record(&Command::Fill { target: BufferRef::range(&buffer, 0, 16), pattern: &[1], flags: 0 })?;
+    commands.fill(BufferRef::range(&buffer, 0, 16), &[1])?;
     let update = Command::Update { source: &[1, 2, 3], target: BufferRef::range(&buffer, 20, 3), flags: 0 };
     commands.record(&update)?;
     commands.barrier()?;
     let (source, to) = (BufferRef::range(&buffer, 0, 32), BufferRef::slot(0, 0, 32));
-    commands.record(&Command::Copy { source, target: to, flags: 0 })?;
+    commands.copy(source, to)?;
     commands.end()?;
     harness.execute(&commands, &[BufferRef::from(&target)])?;
     let mut expected = [0; 32];

@@ -5,7 +5,6 @@ use rehal_hal::{BufferRef, CommandBufferMode};
 
 use crate::check::{ARGUMENT, RANGE, refused, same_bytes};
 use crate::harness::{Harness, noise};
-use crate::live::Command;
 use crate::script::{Route, Script};
 use crate::test::List;
 
@@ -101,13 +100,9 @@ fn ranges_outside(harness: &Harness<'_>, route: Route) -> Result<()> {
 
 fn source_is_taken_at_submit(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 4])?;
-    let gate = harness.semaphore()?;
-    let done = harness.semaphore()?;
+    let (gate, done) = harness.two_semaphores()?;
     let mut source = vec![1, 2, 3, 4];
-    {
-        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
-        harness.queue().wait(&waits).signal(&signals).update(&source, &buffer, 0)?;
-    }
+    harness.queue().wait(&[gate.at(1)]).signal(&[done.at(1)]).update(&source, &buffer, 0)?;
     source.fill(9);
     gate.signal(1)?;
     harness.wait(&done, 1)?;
@@ -118,7 +113,7 @@ fn source_is_taken_at_record(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 4])?;
     let commands = harness.begin(CommandBufferMode::empty(), 0)?;
     let mut source = vec![1, 2, 3, 4];
-    commands.record(&Command::Update { source: &source, target: BufferRef::whole(&buffer), flags: 0 })?;
+    commands.update(&source, &buffer)?;
     source.fill(9);
     commands.end()?;
     for _ in 0..2 {

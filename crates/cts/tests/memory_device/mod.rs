@@ -106,10 +106,6 @@ impl DeviceBackend for MemoryDevice {
         Ok(Event::new(Mark))
     }
 
-    fn create_channel(&self, _affinity: QueueAffinity, _params: &ChannelParams<'_>) -> Result<Channel> {
-        Err(unsupported(&self.info, "channels"))
-    }
-
     fn create_executable_cache(&self, _identifier: &str) -> Result<()> {
         Ok(())
     }

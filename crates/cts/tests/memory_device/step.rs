@@ -43,9 +43,6 @@ impl Step {
 
     /// What a command does. Commands execute in order, so barriers and events need nothing.
     pub(super) fn from_command(command: &Command<Live<'_>>, fault: Fault) -> Result<Option<Self>> {
-        if matches!(command, Command::Collective { .. }) {
-            return Err(Error::unimplemented("collectives are not supported"));
-        }
         command.as_queue_op().map(|op| Self::from_queue_op(&op, fault)).transpose()
     }
 

@@ -268,10 +268,6 @@ fn create<'a, F: Fields<'a>>(op: &CreateOp<Ids<'a>>, out: &mut Out<'_, F>) {
             out.put("flags", Value::Flags(flags.into(), hexadecimal));
             out.created(ObjectKind::Event, created);
         }
-        CreateOp::Channel { device, created } => {
-            out.object("device", ObjectKind::Device, device);
-            out.created(ObjectKind::Channel, created);
-        }
         CreateOp::ExecutableCache { device, identifier, created } => {
             out.object("device", ObjectKind::Device, device);
             out.put("identifier", Value::Text(identifier));
@@ -347,14 +343,6 @@ fn command<'a, F: Fields<'a>>(op: &Command<Ids<'a>>, out: &mut Out<'_, F>) {
         Command::Fill { ref target, pattern, flags } => fill(target, pattern, flags, out),
         Command::Update { source, ref target, flags } => update(source, target, flags, out),
         Command::Copy { ref source, ref target, flags } => copy(source, target, flags, out),
-        Command::Collective { channel, operation, param, ref send, ref recv, element_count } => {
-            out.object("channel", ObjectKind::Channel, channel);
-            out.number("operation", operation.into());
-            out.number("parameter", param.into());
-            out.range("send", None, send);
-            out.range("receive", None, recv);
-            out.number("elements", element_count);
-        }
         Command::Dispatch(ref it) => dispatch(it, out),
         Command::BeginDebugGroup { label, color } => {
             out.put("label", Value::Text(label));

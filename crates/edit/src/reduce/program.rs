@@ -235,7 +235,6 @@ fn created(op: &CreateOp<Ids<'_>>) -> u64 {
         | CreateOp::Semaphore { created, .. }
         | CreateOp::CommandBuffer { created, .. }
         | CreateOp::Event { created, .. }
-        | CreateOp::Channel { created, .. }
         | CreateOp::ExecutableCache { created, .. }
         | CreateOp::Buffer { created, .. }
         | CreateOp::ImportedBuffer { created, .. } => created,

@@ -171,10 +171,6 @@ impl<'a> Rename<Ids<'a>, Ids<'a>> for Named {
         self.used(name)
     }
 
-    fn channel(&mut self, name: u64) -> Result<u64> {
-        self.used(name)
-    }
-
     fn host_call(&mut self, name: u64) -> Result<u64> {
         Ok(name)
     }
@@ -274,10 +270,6 @@ impl<'a> RenameHost<Ids<'a>, Ids<'a>> for Named {
     }
 
     fn created_event(&mut self, name: u64) -> Result<u64> {
-        Ok(name)
-    }
-
-    fn created_channel(&mut self, name: u64) -> Result<u64> {
         Ok(name)
     }
 

@@ -1,24 +1,10 @@
 use rehal_base::StatusCode;
 
 use super::SectionTime;
-use crate::{Binding, BufferRef, BufferUsage, Dispatch, Indexed, MemoryType, QueueOp, Store, Timepoint};
-
-/// What a queue operation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names of `QueueOp`")]
-pub enum QueueOpKind {
-    Alloca,
-    Dealloca,
-    Fill,
-    Update,
-    Copy,
-    Read,
-    Write,
-    Dispatch,
-    Execute,
-    Barrier,
-    HostCall,
-}
+use crate::op::QueueOpKind;
+use crate::{
+    Binding, BufferRef, BufferUsage, Dispatch, Indexed, MemoryType, QueueOp, StoredLists, Timepoint,
+};
 
 /// A queue operation, as all events of it name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,7 +291,7 @@ impl ProfiledCommand {
     /// A command buffer has no others.
     pub fn from_operation(
         operation: &QueueOp<Indexed>,
-        store: &Store,
+        lists: &StoredLists,
         describe: impl FnOnce(&Dispatch<Indexed>) -> ProfiledDispatch,
     ) -> Option<Self> {
         let slot = |reference: &BufferRef<u32>| match reference.binding {
@@ -315,7 +301,7 @@ impl ProfiledCommand {
         let is_slot = |reference: &BufferRef<u32>| slot(reference).is_some();
         let (kind, uses_binding_table) = match operation {
             QueueOp::Dispatch(dispatch) => {
-                let bindings = dispatch.bindings.of(&store.lists.buffer_refs);
+                let bindings = dispatch.bindings.of(&lists.buffer_refs);
                 let (dispatch, binding_count) = (describe(dispatch), bindings.len() as u32);
                 (ProfiledCommandKind::Dispatch { dispatch, binding_count }, bindings.iter().any(is_slot))
             }

@@ -1,9 +1,25 @@
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::session::replayed_record;
 use super::{ProfiledCommand, ProfiledCommandKind};
+
+thread_local! {
+    static REPLAYED_RECORD: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Notes the record of a capture that this thread replays from now on: profiles then relate it to the
+/// submissions and the commands that the thread makes.
+pub fn set_replayed_record(record: Option<u64>) {
+    REPLAYED_RECORD.set(record);
+}
+
+/// The record that this thread replays.
+#[inline]
+pub(super) fn replayed_record() -> Option<u64> {
+    REPLAYED_RECORD.get()
+}
 
 /// The records that the commands of a command buffer replay.
 #[derive(Default)]

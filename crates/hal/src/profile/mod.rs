@@ -19,6 +19,7 @@ mod clock;
 mod events;
 mod identity;
 mod session;
+mod submission;
 
 use std::sync::Arc;
 
@@ -26,13 +27,16 @@ use rehal_base::{Error, Result};
 
 use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
 
+pub use crate::op::QueueOpKind;
 pub use clock::{SectionClock, SectionTime, greatest_common_divisor, now_ns, process_cpu_ns, resolution_ns};
 pub use events::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
     PoolReservation, ProcessorTime, ProfiledCommand, ProfiledCommandKind, ProfiledDispatch,
-    ProfiledOperation, ProfiledThread, QueueEvent, QueueOpKind, WorkerSpan,
+    ProfiledOperation, ProfiledThread, QueueEvent, WorkerSpan,
 };
-pub use session::{ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, set_replayed_record};
+pub use identity::set_replayed_record;
+pub use session::{ProfileSession, ProfiledAllocation, Profiler};
+pub use submission::ProfiledSubmission;
 
 pub(crate) use identity::{Identity, LazyId, ReplayedCommands};
 

@@ -163,28 +163,6 @@ pub struct DispatchParameter {
     pub offset: u16,
 }
 
-/// A source location.
-#[repr(C)]
-pub struct SourceLocationEntry {
-    /// Line number.
-    pub line: u32,
-    /// Length of `path` in bytes.
-    pub path_length: u32,
-    /// Path of the file, NUL-terminated.
-    pub path: *const c_char,
-}
-
-/// The source locations of a function at each stage of its compilation.
-#[repr(C)]
-pub struct StageLocationTable {
-    /// Number of stages.
-    pub count: u32,
-    /// `count` names, sorted.
-    pub names: *const *const c_char,
-    /// `count` locations.
-    pub locations: *const SourceLocationEntry,
-}
-
 /// Exported functions, one array per property; optional arrays are null.
 #[repr(C)]
 pub struct ExportTable {
@@ -204,10 +182,10 @@ pub struct ExportTable {
     pub tags: *const *const c_char,
     /// Optional: names of parameters.
     pub parameter_names: *const *const c_char,
-    /// Optional: source location per export.
-    pub source_locations: *const SourceLocationEntry,
-    /// Optional: source locations by compilation stage per export.
-    pub stage_locations: *const StageLocationTable,
+    /// Optional: source location per export. Not read here.
+    pub source_locations: *const c_void,
+    /// Optional: source locations by compilation stage per export. Not read here.
+    pub stage_locations: *const c_void,
 }
 
 /// Specialization constants of the library.
@@ -217,26 +195,13 @@ pub struct ConstantTable {
     pub count: u32,
 }
 
-/// A source file embedded for debugging.
-#[repr(C)]
-pub struct SourceFile {
-    /// Length of `path` in bytes.
-    pub path_length: u32,
-    /// Path, NUL-terminated.
-    pub path: *const c_char,
-    /// Length of `content` in bytes.
-    pub content_length: u32,
-    /// Contents of the file.
-    pub content: *const u8,
-}
-
 /// Source files embedded for debugging.
 #[repr(C)]
 pub struct SourceFileTable {
     /// Number of files.
     pub count: u32,
-    /// `count` files.
-    pub files: *const SourceFile,
+    /// `count` files. Not read here.
+    pub files: *const c_void,
 }
 
 /// What the query function returns.
@@ -285,14 +250,11 @@ layout!(
     workgroup_size_y: 16, workgroup_size_z: 20, parameter_count: 22, reserved: 24,
 );
 layout!(DispatchParameter, 8, kind: 0, size: 1, flags: 2, name: 4, offset: 6);
-layout!(SourceLocationEntry, 16, line: 0, path_length: 4, path: 8);
-layout!(StageLocationTable, 24, count: 0, names: 8, locations: 16);
 layout!(
     ExportTable, 80,
     count: 0, ptrs: 8, attrs: 16, params: 24, occupancy: 32, names: 40, tags: 48, parameter_names: 56,
     source_locations: 64, stage_locations: 72,
 );
 layout!(ConstantTable, 4, count: 0);
-layout!(SourceFile, 32, path_length: 0, path: 8, content_length: 16, content: 24);
 layout!(SourceFileTable, 16, count: 0, files: 8);
 layout!(LibraryTable, 128, header: 0, imports: 8, exports: 24, constants: 104, sources: 112);

@@ -1,6 +1,4 @@
 use object::elf::PF_W;
-use object::read::elf::ElfFile64;
-use object::{LittleEndian, Object, ObjectSegment, SegmentFlags};
 use rehal_base::{Error, Result};
 use rehal_hal::FunctionInfo;
 
@@ -51,10 +49,10 @@ impl ElfCode {
 
     /// Bytes at an image-relative address, if they are in a segment that is not writable.
     pub fn constant(&self, address: u64, length: usize) -> Option<&[u8]> {
-        let file = ElfFile64::<LittleEndian>::parse(&*self.image).ok()?;
-        let is_writable =
-            |flags| matches!(flags, SegmentFlags::Elf { p_flags, .. } if p_flags.contains(PF_W));
-        let mut segments = file.segments().filter(|it| !is_writable(it.flags()));
-        segments.find_map(|it| it.data_range(address, length as u64).ok().flatten())
+        let headers = elf::segments(elf::Reader { bytes: &self.image, origin: 0 }).ok()?;
+        let segments = headers.entries.iter().map(elf::Segment::from);
+        let constant: Vec<_> = segments.filter(|it| !it.flags.contains(PF_W)).collect();
+        let start = usize::try_from(elf::file_offset(&constant, address, length as u64)?).ok()?;
+        self.image.get(start..)?.get(..length)
     }
 }

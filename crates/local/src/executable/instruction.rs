@@ -31,31 +31,17 @@ impl Feature {
         }
     }
 
-    /// Names of all required features; reading them takes no lock once they are detected.
+    /// Whether the CPU lacks a feature of the extension.
     fn is_missing(self) -> bool {
-        let needed: &[&str] = match self {
-            Self::Avx512 => &[
-                "avx512f",
-                "avx512cd",
-                "avx512vl",
-                "avx512dq",
-                "avx512bw",
-                "avx512ifma",
-                "avx512vbmi",
-                "avx512vpopcntdq",
-                "avx512vnni",
-                "avx512vbmi2",
-                "avx512bitalg",
-                "avx512bf16",
-                "avx512fp16",
-            ],
-            Self::Amx => &["amx-tile", "amx-int8", "amx-bf16"],
-            Self::Avx => &["avx", "avx2", "fma", "f16c"],
-            Self::Xop => &["xop"],
-            Self::Fma4 => &["fma4"],
-            Self::Sse4a => &["sse4a"],
+        let is_needed = |name: &str| match self {
+            Self::Avx512 => name.starts_with("avx512"),
+            Self::Amx => name.starts_with("amx-"),
+            Self::Avx => matches!(name, "avx" | "avx2" | "fma" | "f16c"),
+            Self::Xop => name == "xop",
+            Self::Fma4 => name == "fma4",
+            Self::Sse4a => name == "sse4a",
         };
-        needed.iter().any(|name| processor::feature(name) != Some(true))
+        processor::features().iter().any(|(_, name, has)| is_needed(name) && !has)
     }
 
     fn encoded(code: &[u8]) -> Option<Self> {

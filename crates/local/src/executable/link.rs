@@ -7,6 +7,7 @@
 
 mod adapter;
 mod image;
+mod place;
 mod rewrite;
 mod same;
 mod table;

@@ -170,15 +170,6 @@ impl LocalExecutable {
     }
 }
 
-impl Code {
-    fn functions(&self) -> &[FunctionInfo] {
-        match self {
-            Self::Native(library) => library.functions(),
-            Self::Vmvx(executable) => executable.functions(),
-        }
-    }
-}
-
 #[cold]
 fn of_another_driver() -> Error {
     Error::invalid_argument("the executable belongs to a device of another driver")
@@ -280,7 +271,10 @@ impl ExecutableBackend for LocalExecutable {
     }
 
     fn functions(&self) -> &[FunctionInfo] {
-        self.code.functions()
+        match &self.code {
+            Code::Native(library) => library.functions(),
+            Code::Vmvx(executable) => executable.functions(),
+        }
     }
 
     fn lookup(&self, name: &str) -> Option<u32> {

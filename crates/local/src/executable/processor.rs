@@ -7,10 +7,18 @@ use rehal_base::{Error, Result};
 use super::abi::PROCESSOR_DATA_WORDS;
 use crate::platform;
 
-/// Feature words of this machine for [`super::abi::Environment::processor`]; zeros if unknown. Detected once.
+/// Features of this machine: bit in the first feature word, name, and whether it has the feature; none if
+/// unknown. Detected once: then, reading them takes no lock.
+pub(super) fn features() -> &'static [(u32, &'static str, bool)] {
+    static FEATURES: OnceLock<Vec<(u32, &'static str, bool)>> = OnceLock::new();
+    FEATURES.get_or_init(platform::features)
+}
+
+/// Feature words of this machine for [`super::abi::Environment::processor`]; zeros if unknown.
 pub fn data() -> [u64; PROCESSOR_DATA_WORDS] {
-    static DATA: OnceLock<[u64; PROCESSOR_DATA_WORDS]> = OnceLock::new();
-    *DATA.get_or_init(platform::processor_data)
+    let mut words = [0; PROCESSOR_DATA_WORDS];
+    words[0] = features().iter().filter(|it| it.2).map(|it| 1 << it.0).sum();
+    words
 }
 
 /// The logical processor that currently runs the calling thread, for
@@ -19,45 +27,10 @@ pub fn id() -> u32 {
     platform::processor_id()
 }
 
-/// Features of x86-64 in word 0: bit and name (source: `iree/schemas/cpu_feature_bits.inl`).
-const FEATURES: [(u32, &str); 27] = [
-    (0, "sse3"),
-    (1, "ssse3"),
-    (2, "sse4.1"),
-    (3, "sse4.2"),
-    (4, "sse4a"),
-    (10, "avx"),
-    (11, "fma"),
-    (12, "fma4"),
-    (13, "xop"),
-    (14, "f16c"),
-    (15, "avx2"),
-    (20, "avx512f"),
-    (21, "avx512cd"),
-    (22, "avx512vl"),
-    (23, "avx512dq"),
-    (24, "avx512bw"),
-    (25, "avx512ifma"),
-    (26, "avx512vbmi"),
-    (27, "avx512vpopcntdq"),
-    (28, "avx512vnni"),
-    (29, "avx512vbmi2"),
-    (30, "avx512bitalg"),
-    (31, "avx512bf16"),
-    (32, "avx512fp16"),
-    (50, "amx-tile"),
-    (51, "amx-int8"),
-    (52, "amx-bf16"),
-];
-
 /// The value of the feature named `key` (as LLVM spells it), which programs query as `hal.cpu`: `Some(true)`
 /// if this machine has it, `None` if the name is unknown here.
 pub fn feature(key: &str) -> Option<bool> {
-    if platform::ARCHITECTURE != "x86_64" {
-        return None;
-    }
-    let (bit, _) = FEATURES.iter().find(|(_, name)| *name == key)?;
-    Some(data()[0] >> bit & 1 == 1)
+    features().iter().find(|it| it.1 == key).map(|it| it.2)
 }
 
 /// The result of the query `hal.cpu :: key`: 1 or 0, or an error if the name is unknown here.
@@ -77,7 +50,7 @@ const LEVELS: [(u32, &str, &[&str]); 3] = [
 
 /// Names of the levels in `bits` that a processor with these feature `words` lacks.
 pub(crate) fn missing_levels(bits: u32, words: [u64; PROCESSOR_DATA_WORDS]) -> Vec<&'static str> {
-    let has = |name: &&str| FEATURES.iter().any(|(bit, feature)| feature == name && words[0] >> bit & 1 == 1);
+    let has = |name: &&str| features().iter().any(|it| it.1 == *name && words[0] >> it.0 & 1 == 1);
     let misses =
         |(bit, _, features): &&(u32, &str, &[&str])| bits >> bit & 1 == 1 && !features.iter().all(has);
     LEVELS.iter().filter(misses).map(|(_, name, _)| *name).collect()

@@ -4,12 +4,10 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use object::LittleEndian;
 use object::elf::{PF_W, PT_GNU_RELRO, PT_LOAD};
-use object::read::elf::{ElfFile64, ProgramHeader};
 use rehal_hal::Executable;
 
-use super::elf;
+use super::elf::{self, Segment};
 use super::link::ElfLibrary;
 use super::local_executable::LocalExecutable;
 
@@ -55,23 +53,14 @@ impl StaticMemory {
 
 /// Image-relative addresses of segments that stay writable.
 fn writable(image: &[u8]) -> Option<Vec<Range<u64>>> {
-    let file = ElfFile64::<LittleEndian>::parse(image).ok()?;
-    let endian = file.endian();
-    let segments = || {
-        file.elf_program_headers().iter().filter_map(move |it| {
-            let start = it.p_vaddr(endian);
-            Some((it, start..start.checked_add(it.p_memsz(endian))?))
-        })
-    };
-    let relocated = segments().find(|(it, _)| it.p_type(endian) == PT_GNU_RELRO).map(|(_, range)| range);
+    let headers = elf::segments(elf::Reader { bytes: image, origin: 0 }).ok()?;
+    let segments: Vec<_> = headers.entries.iter().map(Segment::from).collect();
+    let relocated = segments.iter().find(|it| it.kind == PT_GNU_RELRO).map(|it| it.vaddr..it.end());
     let mut found = Vec::new();
-    for (it, range) in segments() {
-        if it.p_type(endian) != PT_LOAD || !it.p_flags(endian).contains(PF_W) {
-            continue;
-        }
+    for it in segments.iter().filter(|it| it.kind == PT_LOAD && it.flags.contains(PF_W)) {
         // The loader makes this part read-only.
-        let read_only = relocated.clone().unwrap_or(range.start..range.start);
-        let parts = [range.start..read_only.start.min(range.end), read_only.end.max(range.start)..range.end];
+        let read_only = relocated.clone().unwrap_or(it.vaddr..it.vaddr);
+        let parts = [it.vaddr..read_only.start.min(it.end()), read_only.end.max(it.vaddr)..it.end()];
         found.extend(parts.into_iter().filter(|part| part.start < part.end));
     }
     Some(found)

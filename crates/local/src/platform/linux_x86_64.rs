@@ -10,8 +10,8 @@ mod open_library;
 mod vectors;
 mod watched_pages;
 
-pub(crate) use affinity::{Processors, allowed_processors, current_processor, pin_thread};
-pub(crate) use cpu::{KernelMode, processor_data, processor_id, with_flushed_denormals};
+pub(crate) use affinity::{Processors, allowed_processors, pin_thread, processor_id};
+pub(crate) use cpu::{KernelMode, features, with_flushed_denormals};
 pub(crate) use dot_products::{add_dot_products, has_dot_products};
 pub(crate) use kernel_stack::{KernelStack, is_overflow as is_stack_overflow};
 pub(crate) use library_file::LibraryFile;

@@ -40,10 +40,6 @@ pub(crate) fn allowed_processors() -> Option<Processors> {
     None
 }
 
-pub(crate) fn current_processor() -> u32 {
-    0
-}
-
 pub(crate) fn pin_thread(_processors: &[u32]) -> io::Result<()> {
     Err(unsupported("pinning threads to processors"))
 }
@@ -129,8 +125,8 @@ pub(crate) fn add_dot_products<const N: usize, const ROWS: usize>(
     unreachable!("no CPU with dot products is supported here");
 }
 
-pub(crate) fn processor_data() -> [u64; 8] {
-    [0; 8]
+pub(crate) fn features() -> Vec<(u32, &'static str, bool)> {
+    Vec::new()
 }
 
 pub(crate) fn processor_id() -> u32 {

@@ -1,3 +1,4 @@
+use std::io::Write;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -10,9 +11,9 @@ use rehal_hal::profile::ProfiledSubmission;
 use rehal_hal::{Dispatch, HostCallFlags, Indexed, KeptSubmission, Live, Note, QueueOp, Submission};
 
 use super::delays::{Delayed, Delays};
+use super::estimate;
 use super::stage::Tiling;
-use super::times::Clock;
-use super::{Spares, abort, estimate, report};
+use super::times::{Clock, ReportProgress};
 use crate::command::{LocalCommands, in_command};
 use crate::executable::{Share, WorkgroupFailure};
 use crate::execute::{Resolve, Slots, StoredNames, run, with_arguments};
@@ -46,7 +47,7 @@ pub(super) struct Content {
     /// The commands of the stage that runs; at least as many as any stage has.
     pub(super) tilings: Vec<Tiling>,
     /// For profiles.
-    pub(super) report: report::Progress,
+    pub(super) report: ReportProgress,
 }
 
 /// The first failure, in the order of commands and workgroups, of those that happened.
@@ -74,7 +75,7 @@ impl Issue {
             aborts: false,
             stage: AtomicU32::new(0),
             tilings: Vec::new(),
-            report: report::Progress::default(),
+            report: ReportProgress::default(),
         };
         Self {
             progress: Progress::new(slots),
@@ -231,6 +232,27 @@ impl Issue {
     }
 }
 
+/// Complete issues, kept for their memory.
+#[derive(Default)]
+pub(super) struct Spares(Mutex<Vec<Arc<Issue>>>);
+
+/// Maximum number of spare issues.
+const SPARE_LIMIT: usize = 64;
+
+impl Spares {
+    /// One of them.
+    pub(super) fn take(&self) -> Option<Arc<Issue>> {
+        self.0.lock().pop()
+    }
+
+    fn add(&self, issue: Arc<Issue>) {
+        let mut spares = self.0.lock();
+        if spares.len() < SPARE_LIMIT {
+            spares.push(issue);
+        }
+    }
+}
+
 impl Job for Issue {
     fn run(self: Arc<Self>, worker: &Worker<'_, Self>) {
         self.run_if(worker, |_| true);
@@ -316,10 +338,7 @@ pub(super) struct Running<'a, 'r, 's> {
 impl Running<'_, '_, '_> {
     /// The operations of the stage that runs, or of the next.
     pub(super) fn commands_of(&self, stage: u32) -> Option<Range<usize>> {
-        let stage = stage as usize;
-        let start = *self.view.stages.get(stage)? as usize;
-        let end = self.view.stages.get(stage + 1).map_or(self.view.operations.len(), |end| *end as usize);
-        Some(start..end)
+        crate::command::stage(self.view.stages, self.view.operations.len(), stage as usize)
     }
 
     /// The first command that failed, and how.
@@ -557,4 +576,18 @@ impl Work for Running<'_, '_, '_> {
 
 fn piece(bytes: Range<u64>) -> rehal_base::Range {
     rehal_base::Range { offset: bytes.start, length: bytes.end - bytes.start }
+}
+
+/// Aborts the process because of a failure, as the user requested. `record` is that of the submission: see
+/// [`rehal_crash::record`].
+pub(super) fn abort(error: &Error, record: [u64; 2]) -> ! {
+    let error = match rehal_crash::describe_record(record) {
+        Some(record) => error.clone().context(record),
+        None => error.clone(),
+    };
+    // Nothing can be done if standard error is closed.
+    let _ = writeln!(std::io::stderr(), "{}", error.report());
+    // The message above says why.
+    rehal_crash::clear_context();
+    std::process::abort();
 }

@@ -17,14 +17,13 @@
 //! A thread that waits helps (`semaphore.rs`): it runs queued submissions as one more worker, and leaves them
 //! when its wait is over. It takes no host calls and no files, and a wait with a timeout does not help.
 //! Command buffers that may execute inline, while they are recorded, do so on `local-sync` only. If options
-//! place the workers on CPUs (`confinement.rs`), only the workers' threads execute.
+//! place the workers on CPUs (`role.rs`), only the workers' threads execute.
 //!
 //! A workgroup has local memory up to the smallest L2 cache of the workers' CPUs; more is
 //! `RESOURCE_EXHAUSTED`. Workers have a stack of at least 2 MiB. A host call that blocks occupies its worker;
 //! on a single worker, one that waits for work of its own device deadlocks, unless it waits without a timeout
 //! for dispatches that are queued by then.
 
-mod confinement;
 mod delays;
 mod estimate;
 mod issue;
@@ -34,19 +33,16 @@ mod semaphore;
 mod stage;
 mod times;
 
-use std::io::Write;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
 use rehal_hal::profile::ProfiledSubmission;
 use rehal_hal::{KeptSubmission, Live, Names, Promise, QueueOp, Semaphore, Submission};
 
-use self::confinement::Confinement;
 use self::delays::Delays;
 pub use self::delays::WorkerDelays;
-use self::issue::Issue;
+use self::issue::{Issue, Spares, abort};
 use self::role::WorkersId;
 use self::semaphore::TaskSemaphore;
 use crate::execute::{LiveNames, Resolve, Slots, StoredNames, run_and_settle};
@@ -65,7 +61,6 @@ struct Owner {
     id: WorkersId,
     spares: Arc<Spares>,
     topology: Topology,
-    confinement: Confinement,
     delays: Option<Arc<Delays>>,
 }
 
@@ -86,13 +81,6 @@ pub struct WorkerOptions {
 /// The stack size of threads that run code of unknown needs: that of `std`.
 const MIN_STACK_BYTES: usize = 2 << 20;
 
-/// Complete issues, kept for their memory.
-#[derive(Default)]
-struct Spares(Mutex<Vec<Arc<Issue>>>);
-
-/// Maximum number of spare issues.
-const SPARE_LIMIT: usize = 64;
-
 impl Workers {
     /// Starts a thread for each worker of the topology. If it pins any worker, only these threads run work:
     /// the caller has chosen the CPUs.
@@ -111,12 +99,10 @@ impl Workers {
         let places: Vec<_> =
             domains.into_iter().map(|domain| WorkerPlace { domain: domain as u32 }).collect();
         let workers: Arc<[_]> = topology.workers().into();
-        let confinement = if is_placed { Confinement::to_new_workers() } else { Confinement::default() };
-        let id = WorkersId::new();
+        let id = WorkersId::new(is_placed);
         let prepare = move |index: usize| {
             rehal_crash::arm_thread();
             id.enter(index);
-            confinement.enter();
             // A worker whose CPU is offline or not allowed for this process stays unpinned.
             let _ = workers[index].pin_current_thread();
         };
@@ -129,14 +115,7 @@ impl Workers {
             .map_err(|error| Error::io("starting a worker thread", &error))
             .context(|| format!("starting {} workers", places.len()))?;
         let delays = options.delays.map(|delays| Arc::new(Delays::new(delays)));
-        Ok(Self(Arc::new(Owner {
-            pool,
-            id,
-            spares: Arc::default(),
-            topology: topology.clone(),
-            confinement,
-            delays,
-        })))
+        Ok(Self(Arc::new(Owner { pool, id, spares: Arc::default(), topology: topology.clone(), delays })))
     }
 
     /// Where they run.
@@ -151,7 +130,6 @@ pub(crate) struct TaskExecutor {
     pool: PoolHandle<Issue>,
     workers: WorkersId,
     spares: Weak<Spares>,
-    confinement: Confinement,
     delays: Option<Arc<Delays>>,
     /// Whether a failure or a crash aborts the process.
     aborts: bool,
@@ -164,7 +142,6 @@ impl TaskExecutor {
             pool: workers.0.pool.handle().clone(),
             workers: workers.0.id,
             spares: Arc::downgrade(&workers.0.spares),
-            confinement: workers.0.confinement,
             delays: workers.0.delays.clone(),
             aborts: abort_on_failure,
         }
@@ -218,7 +195,7 @@ impl TaskExecutor {
 
     /// A semaphore whose waiting threads help to run what signals it.
     pub(crate) fn create_semaphore(&self, initial_value: u64) -> Semaphore {
-        Semaphore::new(TaskSemaphore::new(initial_value, self.pool.clone(), self.workers, self.confinement))
+        Semaphore::new(TaskSemaphore::new(initial_value, self.pool.clone(), self.workers))
     }
 
     /// What an operation needs to run on the thread that makes it ready; `None` if it does not run there. One
@@ -234,7 +211,7 @@ impl TaskExecutor {
         if let QueueOp::Alloca { .. } | QueueOp::Dealloca { .. } | QueueOp::Barrier { .. } = op {
             return Some(None);
         }
-        if !self.confinement.admits_this_thread() {
+        if !self.workers.admits_this_thread() {
             return None;
         }
         self.pool.permit().map(Some)
@@ -255,7 +232,7 @@ impl TaskExecutor {
     }
 
     fn issue(&self) -> Arc<Issue> {
-        let spare = self.spares.upgrade().and_then(|spares| spares.0.lock().pop());
+        let spare = self.spares.upgrade().and_then(|spares| spares.take());
         spare.unwrap_or_else(|| {
             Arc::new(Issue::new(self.pool.slots(), self.spares.clone(), self.delays.clone()))
         })
@@ -266,27 +243,4 @@ impl TaskExecutor {
             issue.refuse();
         }
     }
-}
-
-impl Spares {
-    fn add(&self, issue: Arc<Issue>) {
-        let mut spares = self.0.lock();
-        if spares.len() < SPARE_LIMIT {
-            spares.push(issue);
-        }
-    }
-}
-
-/// Aborts the process because of a failure, as the user requested. `record` is that of the submission: see
-/// [`rehal_crash::record`].
-fn abort(error: &Error, record: [u64; 2]) -> ! {
-    let error = match rehal_crash::describe_record(record) {
-        Some(record) => error.clone().context(record),
-        None => error.clone(),
-    };
-    // Nothing can be done if standard error is closed.
-    let _ = writeln!(std::io::stderr(), "{}", error.report());
-    // The message above says why.
-    rehal_crash::clear_context();
-    std::process::abort();
 }

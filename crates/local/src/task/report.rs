@@ -1,35 +1,14 @@
 //! Reports a profiled issue: each stage when its last tile is complete, and the submission before its
 //! signals.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use rehal_base::StatusCode;
 use rehal_hal::profile::{CommandRegion, ProfiledSubmission, ProfiledThread, WorkerSpan, now_ns};
 
 use super::issue::Running;
 use crate::execute::{Slots, StoredNames};
-use crate::profile::{
-    Span, command_index, report_operation, report_region, report_stored, report_worker, selects_command,
-    selects_region,
-};
-
-/// What a report of an issue needs besides the times of its commands.
-#[derive(Default)]
-pub(super) struct Progress {
-    start_ns: AtomicI64,
-    stage_start_ns: AtomicI64,
-    /// Tiles of the stage that runs.
-    tiles: AtomicU32,
-    /// Stages that were reported.
-    reported: AtomicU32,
-}
-
-impl Progress {
-    /// The first stage is about to begin.
-    pub(super) fn reset(&mut self) {
-        *self = Self::default();
-    }
-}
+use crate::profile::{Span, command_index, report_operation, report_stored, selects_command, selects_region};
 
 impl Running<'_, '_, '_> {
     pub(super) fn profile(&self) -> Option<&ProfiledSubmission> {
@@ -99,26 +78,24 @@ impl Running<'_, '_, '_> {
         if !selects_command(&self.view.operations[command], &self.view.names, profile, command_index) {
             return;
         }
-        report_worker(
-            profile,
-            &WorkerSpan {
-                operation: *profile.operation(),
-                command_index,
-                thread: match self.worker.is_helper() {
-                    true => ProfiledThread::Waiting,
-                    false => ProfiledThread::Worker(self.worker.index as u32),
-                },
-                start_ns,
-                end_ns,
+        profile.session().sink().worker_span(&WorkerSpan {
+            operation: *profile.operation(),
+            command_index,
+            thread: match self.worker.is_helper() {
+                true => ProfiledThread::Waiting,
+                false => ProfiledThread::Worker(self.worker.index as u32),
             },
-        );
+            start_ns,
+            end_ns,
+        });
     }
 
     /// Notes that a stage with this number of tiles begins, and reports the region before it.
     pub(super) fn begin_stage(&self, tiles: u32, before: Option<CommandRegion>) {
         let Some(profile) = self.profile() else { return };
         if let Some(region) = before {
-            report_region(profile, &CommandRegion { next_tile_count: Some(tiles), ..region });
+            let region = CommandRegion { next_tile_count: Some(tiles), ..region };
+            profile.session().sink().command_region(&region);
         }
         self.content.report.tiles.store(tiles, Ordering::Relaxed);
     }
@@ -153,7 +130,7 @@ impl Running<'_, '_, '_> {
     /// Reports the region of the last stage.
     pub(super) fn end_last_stage(&self, region: Option<CommandRegion>) {
         if let (Some(profile), Some(region)) = (self.profile(), region) {
-            report_region(profile, &region);
+            profile.session().sink().command_region(&region);
         }
     }
 }

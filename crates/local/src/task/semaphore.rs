@@ -3,7 +3,6 @@ use std::time::{Duration, Instant};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{Registration, SemaphoreBackend, Timeline, WaitCallback};
 
-use super::confinement::Confinement;
 use super::issue::Issue;
 use super::role::WorkersId;
 use crate::pool::{Help, PoolHandle};
@@ -17,7 +16,6 @@ pub(super) struct TaskSemaphore {
     timeline: Timeline,
     pool: PoolHandle<Issue>,
     workers: WorkersId,
-    confinement: Confinement,
 }
 
 /// Time to release a submission's operands, and to run the callbacks of its signals.
@@ -29,13 +27,8 @@ const RETRY: Duration = Duration::from_millis(1);
 
 impl TaskSemaphore {
     /// A semaphore at `initial_value` of devices that run on `pool`, which is that of `workers`.
-    pub(super) fn new(
-        initial_value: u64,
-        pool: PoolHandle<Issue>,
-        workers: WorkersId,
-        confinement: Confinement,
-    ) -> Self {
-        Self { timeline: Timeline::new(initial_value), pool, workers, confinement }
+    pub(super) fn new(initial_value: u64, pool: PoolHandle<Issue>, workers: WorkersId) -> Self {
+        Self { timeline: Timeline::new(initial_value), pool, workers }
     }
 
     /// Polls for as long as it takes to complete a submission whose last tiles ran on another thread.
@@ -67,7 +60,7 @@ impl SemaphoreBackend for TaskSemaphore {
 
     fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
         // A workgroup may take longer than any timeout.
-        if timeout.is_none() && self.confinement.admits_this_thread() {
+        if timeout.is_none() && self.workers.admits_this_thread() {
             let leaves = || !self.is_before(value);
             let _helping = self.workers.help();
             while self.is_before(value) {

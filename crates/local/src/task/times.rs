@@ -76,6 +76,24 @@ impl CommandTimes {
     }
 }
 
+/// What a report of an issue needs besides the times of its commands.
+#[derive(Default)]
+pub(super) struct ReportProgress {
+    pub(super) start_ns: AtomicI64,
+    pub(super) stage_start_ns: AtomicI64,
+    /// Tiles of the stage that runs.
+    pub(super) tiles: AtomicU32,
+    /// Stages that were reported.
+    pub(super) reported: AtomicU32,
+}
+
+impl ReportProgress {
+    /// The first stage is about to begin.
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// The clock of one thread that runs tiles of a command; does nothing unless the submission is profiled.
 pub(super) struct Clock {
     is_on: bool,

@@ -135,7 +135,7 @@ impl Machine {
 
     /// The CPU of the calling thread; the first one of another machine.
     fn current_processor(&self) -> u32 {
-        if self.sysfs.is_host() { platform::current_processor() } else { 0 }
+        if self.sysfs.is_host() { platform::processor_id() } else { 0 }
     }
 
     fn unpinned(&self, count: usize) -> Topology {

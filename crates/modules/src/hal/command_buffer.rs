@@ -1,6 +1,6 @@
 use rehal_base::{Error, Result};
 use rehal_hal::{
-    AccessScope, Buffer, BufferRef, Channel, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
+    AccessScope, Buffer, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
     CommandCategories, Device, ExecutionStage, Live, MemoryBarrier, WHOLE_BUFFER,
 };
 use rehal_vm::Call;
@@ -86,20 +86,6 @@ pub(super) fn copy_buffer(_state: &HalState, call: &mut Call<'_>) -> Result<()> 
     let source = buffer_ref(optional_handle(call, 3)?, call.u32(1)?, call.u64(4)?, length);
     let target = buffer_ref(optional_handle(call, 5)?, call.u32(2)?, call.u64(6)?, length);
     record(call, &Command::Copy { source, target, flags: call.u64(8)? })
-}
-
-/// `(command buffer, channel, operation, param, send slot, recv slot, send, recv, send offset, send length,
-/// recv offset, recv length, element count)`
-pub(super) fn collective(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
-    let command = Command::Collective {
-        channel: handle::<Channel>(call, 1)?,
-        operation: call.u32(2)?,
-        param: call.u32(3)?,
-        send: buffer_ref(optional_handle(call, 6)?, call.u32(4)?, call.u64(8)?, call.u64(9)?),
-        recv: buffer_ref(optional_handle(call, 7)?, call.u32(5)?, call.u64(10)?, call.u64(11)?),
-        element_count: call.u64(12)?,
-    };
-    record(call, &command)
 }
 
 /// A range of a buffer or, for a null buffer, of the binding table's entry `slot`.

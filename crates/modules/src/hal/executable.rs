@@ -8,7 +8,7 @@ use rehal_vm::Call;
 
 use super::HalState;
 use super::arguments::{bytes, handle, optional_bytes, text};
-use super::handle::Handle;
+use super::handle::{Handle, HandleType};
 
 /// What runs in place of each function of an executable of a program, which has been prepared with these
 /// parameters. `None` if the program's own code runs.
@@ -23,6 +23,10 @@ pub struct ProgramExecutable {
     own: Executable,
     /// By ordinal of the own functions, if other code runs.
     replaced: Option<Vec<ReplacedFunction>>,
+}
+
+impl HandleType for ProgramExecutable {
+    const NAME: &'static str = "hal.executable";
 }
 
 impl ProgramExecutable {

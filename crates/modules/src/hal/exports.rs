@@ -56,11 +56,11 @@ exports! {
     "buffer_view.rank" "0r_i" buffer_view::rank;
     "buffer_view.trace" "0rCrD_v" buffer_view::trace;
     "channel.create" "0rIIrrii_r" channel::create;
-    "channel.rank_and_count" "0r_ii" channel::rank_and_count;
-    "channel.split" "0riiI_r" channel::split;
+    "channel.rank_and_count" "0r_ii" channel::query;
+    "channel.split" "0riiI_r" channel::query;
     "command_buffer.advise_buffer" "0rrIIIi_v" command_buffer::advise_buffer;
     "command_buffer.begin_debug_group" "0rr_v" command_buffer::begin_debug_group;
-    "command_buffer.collective" "0rriiiirrIIIII_v" command_buffer::collective;
+    "command_buffer.collective" "0rriiiirrIIIII_v" channel::collective;
     "command_buffer.copy_buffer" "0riirIrIII_v" command_buffer::copy_buffer;
     "command_buffer.create" "0riiIi_r" command_buffer::create;
     "command_buffer.dispatch" "0rrIiiiICiDCiirIID_v" dispatch::dispatch;

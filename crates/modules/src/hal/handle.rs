@@ -1,8 +1,6 @@
 use rehal_base::Result;
-use rehal_hal::{Buffer, BufferView, Channel, CommandBuffer, Device, Event, Fence, File, Semaphore};
+use rehal_hal::{Buffer, BufferView, CommandBuffer, Device, Event, Fence, File, Semaphore};
 use rehal_vm::{NamedObject, Object, Ref};
-
-use super::executable::ProgramExecutable;
 
 /// A HAL handle as an object that programs reference.
 pub struct Handle<T>(pub T);
@@ -29,11 +27,9 @@ kinds! {
     Allocator: "hal.allocator";
     Buffer: "hal.buffer";
     BufferView: "hal.buffer_view";
-    Channel: "hal.channel";
     CommandBuffer: "hal.command_buffer";
     Device: "hal.device";
     Event: "hal.event";
-    ProgramExecutable: "hal.executable";
     Fence: "hal.fence";
     File: "hal.file";
     Semaphore: "hal.semaphore";

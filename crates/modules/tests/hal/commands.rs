@@ -104,11 +104,16 @@ fn invalid_commands_are_rejected() {
 #[test]
 fn a_cpu_has_no_channels() {
     let program = Program::new();
-    let create = [program.device.clone(), I64(-1), I64(0), Value::NULL, bytes("group"), I32(-1), I32(-1)];
-    assert_eq!(program.refused("channel.create", &create).code(), StatusCode::Unimplemented);
+    let arguments = [program.device.clone(), I64(-1), I64(0), Value::NULL, bytes("group"), I32(-1), I32(-1)];
+    let error = program.refused("channel.create", &arguments);
+    assert_eq!(error.code(), StatusCode::Unimplemented);
+    assert_eq!(error.message(), "device 'local-sync' does not support channels");
+    let mut collective = vec![create(&program, 0), Value::NULL, I32(0), I32(0), I32(0), I32(0)];
+    collective.extend([program.buffer(16), program.buffer(16), I64(0), I64(16), I64(0), I64(16), I64(4)]);
     for (name, arguments) in [
         ("channel.split", vec![Value::NULL, I32(0), I32(0), I64(0)]),
         ("channel.rank_and_count", vec![Value::NULL]),
+        ("command_buffer.collective", collective),
     ] {
         let error = program.refused(name, &arguments);
         assert_eq!(error.message(), "expected a reference to hal.channel, found null");

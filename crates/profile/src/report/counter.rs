@@ -4,8 +4,10 @@ use std::borrow::Cow;
 
 use rehal_base::{Error, Result};
 
-use super::out::{Fixed, List, Out, object, text};
-use super::{Deviation, ReportOptions, ticks};
+use super::numbers::Deviation;
+use super::options::ReportOptions;
+use super::out::{Fixed, List, Out, Row, columns, row};
+use crate::event::ticks;
 use crate::layout::NONE;
 use crate::model::Model;
 use crate::rows;
@@ -29,7 +31,7 @@ pub fn print(bundle: &Bundle<'_>, options: &ReportOptions, out: &mut Out<'_>) ->
     totals.print_metadata(options, out);
     for group in totals.groups.values() {
         let key = totals.key(group.device, group.executable, group.function)?;
-        if options.is_text() { group.print_text(&key, out) } else { group.print_jsonl(&key, out) }
+        group.print(&key, out);
     }
     Ok(())
 }
@@ -182,36 +184,36 @@ impl<'a> Totals<'a> {
     }
 
     fn print_metadata(&self, options: &ReportOptions, out: &mut Out<'_>) {
-        let (sets, counters, groups) = (self.sets.len(), self.counters.len(), self.groups.len());
-        if !options.is_text() {
-            object!(
-                out,
-                "counter_summary",
-                filter: options.filter.as_str(),
-                id_filter: options.id,
-                mode: if options.counter_samples { "samples" } else { "aggregate" },
-                total_samples: self.total,
-                matched_samples: self.matched,
-                truncated_matched_samples: self.truncated_matched,
-                counter_sets: sets,
-                counters: counters,
-                aggregate_groups: groups,
+        row!(
+            out,
+            "counter_summary",
+            "IREE HAL profile counter summary\nfilter: {filter}\n{has_id?id_filter: {id_filter}\n}samples: \
+             total={total_samples} matched={matched_samples} truncated_matched={truncated_matched_samples} \
+             counter_sets={counter_sets} counters={counters} groups={aggregate_groups}\n",
+            filter: options.filter.as_str(),
+            @has_id: options.id >= 0,
+            id_filter: options.id,
+            mode: if options.counter_samples { "samples" } else { "aggregate" },
+            total_samples: self.total,
+            matched_samples: self.matched,
+            truncated_matched_samples: self.truncated_matched,
+            counter_sets: self.sets.len(),
+            counters: self.counters.len(),
+            aggregate_groups: self.groups.len(),
+        );
+        out.heading("counter_sets:\n");
+        for set in self.sets.values() {
+            let mut row = out.row(
+                "counter_set",
+                "  counter_set {counter_set_id}: device={physical_device_ordinal} counters={counter_count} \
+                 sample_values={sample_value_count} flags={flags} name={name}\n",
             );
-            self.sets.values().iter().for_each(|set| print_set_jsonl(&set.row, out));
-            self.counters.values().iter().for_each(|counter| print_counter_jsonl(counter, out));
-            return;
+            set_columns(&set.row, &mut row);
+            row.end();
         }
-        text!(out, "IREE HAL profile counter summary\nfilter: {}\n", options.filter);
-        if options.id >= 0 {
-            text!(out, "id_filter: {}\n", options.id);
-        }
-        text!(out, "samples: total={} matched={} ", self.total, self.matched);
-        text!(out, "truncated_matched={} counter_sets={sets} ", self.truncated_matched);
-        text!(out, "counters={counters} groups={groups}\ncounter_sets:\n");
-        self.sets.values().iter().for_each(|set| print_set_text(&set.row, out));
-        text!(out, "counters:\n");
-        self.counters.values().iter().for_each(|counter| print_counter_text(counter, out));
-        text!(out, "groups:\n");
+        out.heading("counters:\n");
+        self.counters.values().iter().for_each(|counter| print_counter(counter, out));
+        out.heading("groups:\n");
     }
 }
 
@@ -264,30 +266,15 @@ impl<'a> Group<'a> {
         self.deviation.add(value);
     }
 
-    fn print_text(&self, key: &[u8], out: &mut Out<'_>) {
-        text!(out, "  ");
-        out.name(self.set.name);
-        text!(out, " / ");
-        out.name(self.counter.block_name);
-        text!(out, ".");
-        out.name(self.counter.name);
-        text!(out, "\n    scope={} device={} queue={} ", self.scope, self.device, self.queue);
-        text!(out, "stream={} command_buffer={} ", self.stream, self.command_buffer);
-        text!(out, "executable={} function={} key=", self.executable, self.function);
-        out.name(key);
-        let deviation = &self.deviation;
-        text!(out, "\n    samples={} raw_values={} ", deviation.count, self.raw_values);
-        text!(out, "value[min/avg/stddev/max/total]={}/", Fixed(self.minimum, 3));
-        text!(out, "{}/{}/", Fixed(deviation.mean, 3), Fixed(deviation.standard(), 3));
-        text!(out, "{}/{} ", Fixed(self.maximum, 3), Fixed(self.total, 3));
-        text!(out, "unit={} ", CounterUnit(self.counter.unit.get()));
-        text!(out, "first_sample={} last_sample={}\n", self.first_sample, self.last_sample);
-    }
-
-    fn print_jsonl(&self, key: &[u8], out: &mut Out<'_>) {
-        object!(
+    fn print(&self, key: &[u8], out: &mut Out<'_>) {
+        row!(
             out,
             "counter_group",
+            "  {counter_set} / {block}.{counter}\n    scope={scope} device={physical_device_ordinal} \
+             queue={queue_ordinal} stream={stream_id} command_buffer={command_buffer_id} executable={executable_id} \
+             function={function_ordinal} key={key}\n    samples={samples} raw_values={raw_values} \
+             value[min/avg/stddev/max/total]={min}/{avg}/{stddev}/{max}/{sum} unit={unit} \
+             first_sample={first_sample_id} last_sample={last_sample_id}\n",
             physical_device_ordinal: self.device,
             queue_ordinal: self.queue,
             stream_id: self.stream,
@@ -316,39 +303,22 @@ impl<'a> Group<'a> {
     }
 }
 
-fn print_set_text(set: &rows::CounterSet<'_>, out: &mut Out<'_>) {
-    text!(out, "  counter_set {}: device={} ", set.counter_set_id, set.physical_device_ordinal);
-    text!(out, "counters={} sample_values={} ", set.counter_count, set.sample_value_count);
-    text!(out, "flags={} name=", set.flags);
-    out.name(set.name);
-    text!(out, "\n");
-}
-
-fn print_set_jsonl(set: &rows::CounterSet<'_>, out: &mut Out<'_>) {
-    object!(
-        out,
-        "counter_set",
+/// Appends the columns of a set of counters.
+pub fn set_columns(set: &rows::CounterSet<'_>, row: &mut Row<'_, '_>) {
+    columns!(
+        row,
         set { counter_set_id, physical_device_ordinal, flags, counter_count, sample_value_count, name },
     );
 }
 
-fn print_counter_text(counter: &rows::Counter<'_>, out: &mut Out<'_>) {
-    text!(out, "  counter {}#{}: ", counter.counter_set_id, counter.counter_ordinal);
-    text!(out, "device={} block=", counter.physical_device_ordinal);
-    out.name(counter.block_name);
-    text!(out, " name=");
-    out.name(counter.name);
+fn print_counter(counter: &rows::Counter<'_>, out: &mut Out<'_>) {
     let (start, count) = (counter.sample_value_offset.get(), counter.sample_value_count.get());
-    text!(out, " unit={} values=[{start},", CounterUnit(counter.unit.get()));
-    text!(out, "{}) flags={} description=", start.wrapping_add(count), counter.flags);
-    out.name(counter.description);
-    text!(out, "\n");
-}
-
-fn print_counter_jsonl(counter: &rows::Counter<'_>, out: &mut Out<'_>) {
-    object!(
+    row!(
         out,
         "counter",
+        "  counter {counter_set_id}#{counter_ordinal}: device={physical_device_ordinal} block={block} name={name} \
+         unit={unit} values=[{sample_value_offset},{end}) flags={flags} description={description}\n",
+        @end: start.wrapping_add(count),
         counter { counter_set_id, counter_ordinal, physical_device_ordinal, flags },
         unit: CounterUnit(counter.unit.get()).name(),
         unit_value: counter.unit,
@@ -370,9 +340,10 @@ fn print_sample(
     let has_ticks = sample.flags.get() & SAMPLE_TICKS != 0;
     let ticks = ticks(sample.start_tick.get(), sample.end_tick.get()).filter(|_| has_ticks);
     let scope = CounterSampleScope(sample.scope.get());
-    object!(
+    row!(
         out,
         "counter_sample",
+        "",
         sample { sample_id, counter_set_id },
         counter_set: set.name,
         counter_ordinal: counter.counter_ordinal,

@@ -1,112 +1,64 @@
 //! `dispatch`: functions with the times of their dispatches.
 
 use rehal_base::Result;
-use zerocopy::little_endian::U32;
 
-use super::ReportOptions;
-use super::dispatches::{Counts, Dispatches, Function};
-use super::out::{Fixed, Object, Out, fields, object, text};
+use super::dispatches::{Dispatches, Function};
+use super::options::ReportOptions;
+use super::out::{Fixed, Out, Row, columns, dimensions, row};
+use crate::clock::ClockFit;
 
 pub fn print(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {
     let model = &dispatches.model;
-    if options.is_text() {
-        text!(out, "IREE HAL profile dispatch summary\nfilter: {}\n", options.filter);
-        print_counts("dispatches", dispatches.device_counts, dispatches.functions.len(), out);
-        print_counts("host_dispatches", dispatches.host_counts, dispatches.host_functions.len(), out);
-        text!(out, "groups:\n");
-    } else {
-        print_summary(dispatches, options, out);
-    }
-    for group in dispatches.functions.values() {
+    print_summary(dispatches, options, out);
+    for group in dispatches.device.functions.values() {
         let key = model.function_key(group.device, group.function.0, group.function.1)?;
-        let fit = model.clock_fit(group.device);
-        if options.is_text() { print_text(group, fit, &key, out) } else { print_jsonl(group, fit, &key, out) }
+        print_group(group, model.clock_fit(group.device), &key, out);
     }
-    for group in dispatches.host_functions.values() {
+    for group in dispatches.host.functions.values() {
         let key = model.function_key(group.device, group.function.0, group.function.1)?;
-        if options.is_text() { print_host_text(group, &key, out) } else { print_host_jsonl(group, &key, out) }
+        print_host_group(group, &key, out);
     }
     Ok(())
 }
 
 /// Prints the counts of all dispatches: the end of every report that prints each dispatch.
 pub fn print_summary(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut Out<'_>) {
-    let (device, host) = (dispatches.device_counts, dispatches.host_counts);
-    object!(
+    let (device, host) = (dispatches.device.counts, dispatches.host.counts);
+    row!(
         out,
         "dispatch_summary",
+        "IREE HAL profile dispatch summary\nfilter: {filter}\ndispatches: total={total_dispatches} \
+         matched={matched_dispatches} valid={valid_dispatches} invalid={invalid_dispatches} \
+         groups={aggregate_groups}\nhost_dispatches: total={total_host_dispatches} matched={matched_host_dispatches} \
+         valid={valid_host_dispatches} invalid={invalid_host_dispatches} groups={host_aggregate_groups}\ngroups:\n",
         mode: if options.dispatch_events { "events" } else { "aggregate" },
         filter: options.filter.as_str(),
         total_dispatches: device.total,
         matched_dispatches: device.matched,
         valid_dispatches: device.valid,
         invalid_dispatches: device.invalid,
-        aggregate_groups: dispatches.functions.len(),
+        aggregate_groups: dispatches.device.functions.len(),
         total_host_dispatches: host.total,
         matched_host_dispatches: host.matched,
         valid_host_dispatches: host.valid,
         invalid_host_dispatches: host.invalid,
-        host_aggregate_groups: dispatches.host_functions.len(),
+        host_aggregate_groups: dispatches.host.functions.len(),
     );
 }
 
-fn print_counts(name: &str, counts: Counts, groups: usize, out: &mut Out<'_>) {
-    let Counts { total, matched, valid, invalid } = counts;
-    text!(out, "{name}: total={total} matched={matched} valid={valid} invalid={invalid} groups={groups}\n");
-}
-
-fn print_text(group: &Function<u64>, fit: Option<crate::clock::ClockFit>, key: &[u8], out: &mut Out<'_>) {
-    text!(out, "  ");
-    out.name(key);
-    let (device, (executable, function)) = (group.device, group.function);
-    let (count, valid, invalid) = (group.count, group.valid(), group.invalid);
-    text!(out, "\n    device={device} executable={executable} function={function} ");
-    text!(out, "count={count} valid={valid} invalid={invalid}\n");
-    if valid != 0 {
-        let (mean, deviation) = (group.deviation.mean, group.deviation.standard());
-        text!(out, "    ticks: min={} avg={} ", group.minimum(), Fixed(mean, 3));
-        text!(out, "stddev={} max={} total={}\n", Fixed(deviation, 3), group.maximum, group.total);
-        match group.ns(fit).zip(fit) {
-            Some(((minimum, maximum, total), fit)) => {
-                let scale = fit.ns_per_tick();
-                text!(out, "    time_ns: min={minimum} avg={} ", Fixed(mean * scale, 3));
-                text!(out, "stddev={} max={maximum} total={total}\n", Fixed(deviation * scale, 3));
-            }
-            None => text!(out, "    time_ns: unavailable\n"),
-        }
-    }
-    print_geometry(group.workgroup_count, group.workgroup_size, out);
-}
-
-fn print_host_text(group: &Function<i64>, key: &[u8], out: &mut Out<'_>) {
-    text!(out, "  ");
-    out.name(key);
-    let (device, (executable, function)) = (group.device, group.function);
-    let (count, valid, invalid) = (group.count, group.valid(), group.invalid);
-    text!(out, "\n    timing=host_execution device={device} executable={executable} function={function} ");
-    text!(out, "count={count} valid={valid} invalid={invalid}\n");
-    if valid != 0 {
-        let (mean, deviation) = (group.deviation.mean, group.deviation.standard());
-        text!(out, "    time_ns: min={} avg={} ", group.minimum(), Fixed(mean, 3));
-        text!(out, "stddev={} max={} total={} ", Fixed(deviation, 3), group.maximum, group.total);
-        text!(out, "tile_count={} tile_sum_ns={}\n", group.tiles, group.tiles_ns);
-    }
-    print_geometry(group.workgroup_count, group.workgroup_size, out);
-}
-
-fn print_geometry(count: [U32; 3], size: [U32; 3], out: &mut Out<'_>) {
-    text!(out, "    last_geometry: workgroup_count={}x{}x{} ", count[0], count[1], count[2]);
-    text!(out, "workgroup_size={}x{}x{}\n", size[0], size[1], size[2]);
-}
-
-fn print_jsonl(group: &Function<u64>, fit: Option<crate::clock::ClockFit>, key: &[u8], out: &mut Out<'_>) {
+fn print_group(group: &Function<u64>, fit: Option<ClockFit>, key: &[u8], out: &mut Out<'_>) {
     let (mean, deviation) = (group.deviation.mean, group.deviation.standard());
     let ns = group.ns(fit);
     let (minimum, maximum, total) = ns.unwrap_or_default();
     let scale = fit.filter(|_| ns.is_some()).map_or(0.0, |fit| fit.ns_per_tick());
-    object!(
+    row!(
         out,
         "dispatch_group",
+        "  {key}\n    device={physical_device_ordinal} executable={executable_id} function={function_ordinal} \
+         count={count} valid={valid} invalid={invalid}\n{valid?    ticks: min={min_ticks} avg={avg_ticks} \
+         stddev={stddev_ticks} max={max_ticks} total={total_ticks}\n    time_ns: {time_ns_available?min={min_ns} \
+         avg={avg_ns} stddev={stddev_ns} max={max_ns} total={total_ns}}{time_ns_available!unavailable}\n}    \
+         last_geometry: workgroup_count={count_by_axis} workgroup_size={size_by_axis}\n",
         physical_device_ordinal: group.device,
         executable_id: group.function.0,
         function_ordinal: group.function.1,
@@ -128,20 +80,35 @@ fn print_jsonl(group: &Function<u64>, fit: Option<crate::clock::ClockFit>, key: 
         total_ns: total,
         last_workgroup_count: group.workgroup_count,
         last_workgroup_size: group.workgroup_size,
+        @count_by_axis: dimensions(group.workgroup_count),
+        @size_by_axis: dimensions(group.workgroup_size),
     );
 }
 
-fn print_host_jsonl(group: &Function<i64>, key: &[u8], out: &mut Out<'_>) {
-    let mut object = out.object("host_dispatch_group");
-    put_host_times(group, key, "count", &mut object);
-    fields!(object, last_workgroup_count: group.workgroup_count, last_workgroup_size: group.workgroup_size);
-    object.end();
+fn print_host_group(group: &Function<i64>, key: &[u8], out: &mut Out<'_>) {
+    let mut row = out.row(
+        "host_dispatch_group",
+        "  {key}\n    timing=host_execution device={physical_device_ordinal} executable={executable_id} \
+         function={function_ordinal} count={count} valid={valid} invalid={invalid}\n{valid?    time_ns: min={min_ns} \
+         avg={avg_ns} stddev={stddev_ns} max={max_ns} total={total_ns} tile_count={total_tile_count} \
+         tile_sum_ns={total_tile_duration_sum_ns}\n}    last_geometry: workgroup_count={count_by_axis} \
+         workgroup_size={size_by_axis}\n",
+    );
+    host_columns(group, key, "count", &mut row);
+    columns!(
+        row,
+        last_workgroup_count: group.workgroup_count,
+        last_workgroup_size: group.workgroup_size,
+        @count_by_axis: dimensions(group.workgroup_count),
+        @size_by_axis: dimensions(group.workgroup_size),
+    );
+    row.end();
 }
 
-/// Appends the times of the host, with this name of the number of dispatches.
-pub fn put_host_times(group: &Function<i64>, key: &[u8], count: &str, object: &mut Object<'_, '_>) {
-    fields!(
-        object,
+/// Appends the columns of times of the host, with this name of the number of dispatches.
+pub fn host_columns(group: &Function<i64>, key: &[u8], count: &'static str, row: &mut Row<'_, '_>) {
+    columns!(
+        row,
         timing_source: "host_execution_event",
         time_domain: "iree_host_time_ns",
         duration_time_domain: "iree_host_duration_ns",
@@ -150,9 +117,9 @@ pub fn put_host_times(group: &Function<i64>, key: &[u8], count: &str, object: &m
         function_ordinal: group.function.1,
         key: key,
     );
-    object.field(count, &group.count);
-    fields!(
-        object,
+    row.column(count, &group.count);
+    columns!(
+        row,
         valid: group.valid(),
         invalid: group.invalid,
         min_ns: group.minimum(),

@@ -6,37 +6,19 @@ use std::collections::HashMap;
 use rehal_base::{Error, Result};
 use zerocopy::little_endian::U32;
 
-use super::out::{Out, object};
-use super::{Deviation, Report, ReportOptions, add, nanoseconds, ticks};
+use super::numbers::{Deviation, add};
+use super::options::{Report, ReportOptions};
+use super::out::{Out, row};
 use crate::clock::ClockFit;
+use crate::event::{Event, EventRow, Times, nanoseconds, ticks};
 use crate::layout;
 use crate::model::{FunctionKey, Model, QueueKey, queue_of};
 use crate::rows;
 use crate::table::Table;
-use crate::{Bundle, ContentType, QueueEventType, Record};
+use crate::{ContentType, QueueEventType, Record};
 
 /// Number of the longest dispatches that are kept.
 const LONGEST: usize = 8;
-
-/// Prints the report `executable`, `dispatch`, `command` or `queue`.
-pub fn print(bundle: &Bundle<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {
-    let mut dispatches = Dispatches { model: super::model(bundle)?, ..Dispatches::default() };
-    dispatches.merge(options);
-    for record in bundle.records() {
-        dispatches.add(&record?, options, Some(&mut *out))?;
-        out.check()?;
-    }
-    if options.dispatch_events {
-        super::dispatch::print_summary(&dispatches, options, out);
-        return Ok(());
-    }
-    match options.report {
-        Report::Executable => super::executable::print(&dispatches, options, out),
-        Report::Command => super::command::print(&dispatches, options, out),
-        Report::Queue => super::queue::print(&dispatches, options, out),
-        _ => super::dispatch::print(&dispatches, options, out),
-    }
-}
 
 /// What the reports about dispatches print.
 #[derive(Default)]
@@ -44,15 +26,9 @@ pub struct Dispatches<'a> {
     pub model: Model<'a>,
     /// The executables whose functions are totalled as those of another.
     merged: HashMap<u64, u64>,
-    pub device_counts: Counts,
-    pub host_counts: Counts,
-    pub functions: Table<(u32, FunctionKey), Function<u64>>,
-    pub executions: Table<ExecutionKey, Span<u64>>,
+    pub device: Totals<'a, u64>,
+    pub host: Totals<'a, i64>,
     pub submissions: Table<(QueueKey, u64), Span<u64>>,
-    pub host_functions: Table<(u32, FunctionKey), Function<i64>>,
-    pub host_executions: Table<ExecutionKey, Span<i64>>,
-    pub longest: Vec<Longest<'a>>,
-    pub longest_host: Vec<LongestHost<'a>>,
     pub queue_events: Vec<&'a layout::QueueEvent>,
     pub queue_device_events: Vec<&'a layout::QueueDeviceEvent>,
     pub host_events: Vec<&'a layout::HostExecutionEvent>,
@@ -60,6 +36,22 @@ pub struct Dispatches<'a> {
     pub truncated_chunks: u64,
     /// The rows that were dropped.
     pub dropped_rows: u64,
+}
+
+/// The dispatches that devices timed, or those that the host executed.
+#[derive(Default)]
+pub struct Totals<'a, T> {
+    pub counts: Counts,
+    pub functions: Table<(u32, FunctionKey), Function<T>>,
+    pub executions: Table<ExecutionKey, Span<T>>,
+    pub longest: Vec<Longest<'a, T>>,
+}
+
+/// One of the longest dispatches.
+#[derive(Clone, Copy)]
+pub struct Longest<'a, T> {
+    pub length: T,
+    pub event: Event<'a>,
 }
 
 /// An execution of a command buffer: the command buffer, the submission and the queue.
@@ -77,6 +69,9 @@ pub struct Counts {
 /// A time of dispatches: ticks of a device (`u64`), or nanoseconds of the host (`i64`).
 pub trait Time: Copy + Ord + Default {
     const MAX: Self;
+
+    /// The start and the end of an event, and its length if these are valid.
+    fn of(event: &Event<'_>) -> (Self, Self, Option<Self>);
 
     fn as_f64(self) -> f64;
 
@@ -117,67 +112,11 @@ pub struct Span<T> {
     pub tiles_ns: i64,
 }
 
-/// A dispatch, as totals count it.
-struct Timed<T> {
-    start: T,
-    end: T,
-    /// From the start to the end, if these are valid.
-    length: Option<T>,
-    tiles: u64,
-    tiles_ns: i64,
-    workgroup_count: [U32; 3],
-    workgroup_size: [U32; 3],
-}
-
-/// What a dispatch refers to.
-struct References {
-    queue: QueueKey,
-    submission: u64,
-    command_buffer: u64,
-    function: FunctionKey,
-    event: u64,
-}
-
-/// One of the longest dispatches that a device timed.
-#[derive(Clone, Copy)]
-pub struct Longest<'a> {
-    pub queue: QueueKey,
-    pub ticks: u64,
-    pub event: &'a layout::DispatchEvent,
-}
-
-/// One of the longest dispatches that the host executed.
-#[derive(Clone, Copy)]
-pub struct LongestHost<'a> {
-    pub ns: i64,
-    pub event: &'a layout::HostExecutionEvent,
-}
-
-/// The [`References`] of an event in a queue.
-macro_rules! references {
-    ($event:expr, $queue:expr) => {
-        References {
-            queue: $queue,
-            submission: $event.submission_id.get(),
-            command_buffer: $event.command_buffer_id.get(),
-            function: ($event.executable_id.get(), $event.function_ordinal.get()),
-            event: $event.event_id.get(),
-        }
-    };
-}
-
 impl<'a> Dispatches<'a> {
-    /// From now on, totals executables that are loaded again as one, if the options say so. The model must be
-    /// complete.
-    pub fn merge(&mut self, options: &ReportOptions) {
-        if options.merge_executables {
-            self.merged = self.model.reloaded();
-        }
-    }
-
-    /// The function that the dispatches of another are totalled as.
-    fn merged(&self, (executable, ordinal): FunctionKey) -> FunctionKey {
-        (self.merged.get(&executable).copied().unwrap_or(executable), ordinal)
+    /// No totals yet. Executables that are loaded again are totalled as one, if the options say so.
+    pub fn new(model: Model<'a>, options: &ReportOptions) -> Self {
+        let merged = if options.merge_executables { model.reloaded() } else { HashMap::new() };
+        Self { model, merged, ..Self::default() }
     }
 
     /// Adds the events of a record. With `dispatch_events`, each dispatch is printed to `out` instead of
@@ -194,18 +133,11 @@ impl<'a> Dispatches<'a> {
         match record.content() {
             Some(ContentType::DispatchEvents) => {
                 self.model.clock_mut(record.header.physical_device_ordinal.get());
-                for row in record.rows::<rows::DispatchEvent<'_>>() {
-                    self.add_dispatch(record, row?.header, options, out.as_deref_mut())?;
-                }
             }
-            Some(ContentType::HostExecutionEvents) => {
-                for row in record.rows::<rows::HostExecutionEvent<'_>>() {
-                    self.add_host_dispatch(row?.header, options, out.as_deref_mut())?;
-                }
-            }
-            _ => {}
+            Some(ContentType::HostExecutionEvents) => {}
+            _ => return Ok(()),
         }
-        Ok(())
+        record.for_each_event(|event| self.add_event(&event, options, out.as_deref_mut()))
     }
 
     /// Adds the queue events of a record that the options select by submission and type.
@@ -243,60 +175,42 @@ impl<'a> Dispatches<'a> {
         Ok(())
     }
 
-    fn add_dispatch(
+    fn add_event(
         &mut self,
-        record: &Record<'a>,
-        event: &'a layout::DispatchEvent,
+        event: &Event<'a>,
         options: &ReportOptions,
-        out: Option<&mut Out<'_>>,
+        mut out: Option<&mut Out<'_>>,
     ) -> Result<()> {
-        self.device_counts.total += 1;
-        let references = references!(event, queue_of!(record.header));
-        let Some(key) = self.select("a dispatch", &references, options)? else { return Ok(()) };
-        let timed = Timed::by_device(event);
-        self.device_counts.match_one(timed.length.is_some());
-        let References { queue, submission, function, .. } = references;
-        if let Some(ticks) = timed.length {
-            keep_longest(&mut self.longest, Longest { queue, ticks, event }, |it| it.ticks);
-        }
-        if options.dispatch_events {
-            if let Some(out) = out {
-                print_dispatch(queue, event, &key, timed.length, self.model.clock_fit(queue.0), out);
+        let what = match event.row {
+            EventRow::Dispatch(..) => "a dispatch",
+            _ if event.is_host_dispatch() => "a dispatch on the host",
+            _ => return Ok(()),
+        };
+        let total = if event.is_host_dispatch() { &mut self.host.counts } else { &mut self.device.counts };
+        total.total += 1;
+        let Some(key) = self.select(what, event, options)? else { return Ok(()) };
+        let executable = self.merged.get(&event.executable).copied().unwrap_or(event.executable);
+        let function = (!options.dispatch_events).then_some((executable, event.function));
+        match event.row {
+            EventRow::Dispatch(row, queue) => {
+                let ticks = self.device.add(event, function)?;
+                if function.is_some() {
+                    let make = || Span::new(0, event.submission, queue);
+                    return self.submissions.entry((queue, event.submission), make).add(event);
+                }
+                if let Some(out) = &mut out {
+                    print_dispatch(queue, row, &key, ticks, self.model.clock_fit(queue.0), out);
+                }
             }
-            return Ok(());
-        }
-        let function = self.merged(function);
-        self.functions.entry((queue.0, function), || Function::new(queue.0, function)).add(&timed)?;
-        add_to_execution(&mut self.executions, &references, &timed)?;
-        self.submissions.entry((queue, submission), || Span::new(0, submission, queue)).add(&timed)
-    }
-
-    fn add_host_dispatch(
-        &mut self,
-        event: &'a layout::HostExecutionEvent,
-        options: &ReportOptions,
-        out: Option<&mut Out<'_>>,
-    ) -> Result<()> {
-        if QueueEventType(event.event_type.get()) != QueueEventType::DISPATCH {
-            return Ok(());
-        }
-        self.host_counts.total += 1;
-        let references = references!(event, queue_of!(event));
-        let Some(key) = self.select("a dispatch on the host", &references, options)? else { return Ok(()) };
-        let timed = Timed::by_host(event);
-        self.host_counts.match_one(timed.length.is_some());
-        if let Some(ns) = timed.length {
-            keep_longest(&mut self.longest_host, LongestHost { ns, event }, |it| it.ns);
-        }
-        if options.dispatch_events {
-            if let Some(out) = out {
-                print_host_dispatch(event, &key, timed.length, out);
+            EventRow::HostExecution(row) => {
+                let ns = self.host.add(event, function)?;
+                if let Some(out) = out.filter(|_| function.is_none()) {
+                    print_host_dispatch(row, &key, ns, out);
+                }
             }
-            return Ok(());
+            _ => {}
         }
-        let (device, function) = (references.queue.0, self.merged(references.function));
-        self.host_functions.entry((device, function), || Function::new(device, function)).add(&timed)?;
-        add_to_execution(&mut self.host_executions, &references, &timed)
+        Ok(())
     }
 
     /// The name of a dispatch's function, if the options select it. Fails if the bundle does not describe
@@ -304,15 +218,15 @@ impl<'a> Dispatches<'a> {
     fn select(
         &self,
         what: &str,
-        references: &References,
+        event: &Event<'a>,
         options: &ReportOptions,
     ) -> Result<Option<Cow<'a, [u8]>>> {
-        let References { queue, submission, command_buffer, function, event } = *references;
+        let Event { queue, submission, command_buffer, executable, .. } = *event;
         let id = match options.report {
-            Report::Executable => function.0,
+            Report::Executable => executable,
             Report::Command => command_buffer,
             Report::Queue => submission,
-            _ => event,
+            _ => event.id,
         };
         if !options.selects_id(&[id]) {
             return Ok(None);
@@ -325,31 +239,39 @@ impl<'a> Dispatches<'a> {
                  describe"
             )));
         }
-        let key = self.model.function_key(queue.0, function.0, function.1)?;
+        let key = self.model.function_key(queue.0, executable, event.function)?;
         Ok(options.selects(&key).then_some(key))
     }
 }
 
-/// Adds a dispatch to the execution of its command buffer, if it has one.
-fn add_to_execution<T: Time>(
-    executions: &mut Table<ExecutionKey, Span<T>>,
-    references: &References,
-    timed: &Timed<T>,
-) -> Result<()> {
-    let References { queue, submission, command_buffer, .. } = *references;
-    if command_buffer == 0 {
-        return Ok(());
+impl<'a, T: Time> Totals<'a, T> {
+    /// Adds a dispatch, to the totals of a function if there is one. Returns its length, if its times are
+    /// valid.
+    fn add(&mut self, event: &Event<'a>, function: Option<FunctionKey>) -> Result<Option<T>> {
+        let (.., length) = T::of(event);
+        self.counts.match_one(length.is_some());
+        if let Some(length) = length {
+            keep_longest(&mut self.longest, Longest { length, event: *event });
+        }
+        if let Some(function) = function {
+            let device = event.queue.0;
+            self.functions.entry((device, function), || Function::new(device, function)).add(event)?;
+            let Event { queue, submission, command_buffer, .. } = *event;
+            if command_buffer != 0 {
+                let make = || Span::new(command_buffer, submission, queue);
+                self.executions.entry((command_buffer, submission, queue), make).add(event)?;
+            }
+        }
+        Ok(length)
     }
-    let make = || Span::new(command_buffer, submission, queue);
-    executions.entry((command_buffer, submission, queue), make).add(timed)
 }
 
 /// Keeps the longest of the events: a longer one replaces the first of the shortest.
-fn keep_longest<T, K: Ord>(kept: &mut Vec<T>, event: T, length: impl Fn(&T) -> K) {
+fn keep_longest<'a, T: Time>(kept: &mut Vec<Longest<'a, T>>, event: Longest<'a, T>) {
     if kept.len() < LONGEST {
         kept.push(event);
-    } else if let Some(shortest) = kept.iter_mut().min_by_key(|kept| length(kept))
-        && length(&event) > length(shortest)
+    } else if let Some(shortest) = kept.iter_mut().min_by_key(|kept| kept.length)
+        && event.length > shortest.length
     {
         *shortest = event;
     }
@@ -362,38 +284,13 @@ impl Counts {
     }
 }
 
-impl Timed<u64> {
-    fn by_device(event: &layout::DispatchEvent) -> Self {
-        let (start, end) = (event.start_tick.get(), event.end_tick.get());
-        Self {
-            start,
-            end,
-            length: ticks(start, end),
-            tiles: 0,
-            tiles_ns: 0,
-            workgroup_count: event.workgroup_count,
-            workgroup_size: event.workgroup_size,
-        }
-    }
-}
-
-impl Timed<i64> {
-    fn by_host(event: &layout::HostExecutionEvent) -> Self {
-        let (start, end) = (event.start_host_time_ns.get(), event.end_host_time_ns.get());
-        Self {
-            start,
-            end,
-            length: nanoseconds(start, end),
-            tiles: event.tile_count.get(),
-            tiles_ns: event.tile_duration_sum_ns.get(),
-            workgroup_count: event.workgroup_count,
-            workgroup_size: event.workgroup_size,
-        }
-    }
-}
-
 impl Time for u64 {
     const MAX: Self = Self::MAX;
+
+    fn of(event: &Event<'_>) -> (Self, Self, Option<Self>) {
+        let Times::Device(start, end) = event.times else { return (0, 0, None) };
+        (start, end, ticks(start, end))
+    }
 
     fn as_f64(self) -> f64 {
         self as f64
@@ -406,6 +303,11 @@ impl Time for u64 {
 
 impl Time for i64 {
     const MAX: Self = Self::MAX;
+
+    fn of(event: &Event<'_>) -> (Self, Self, Option<Self>) {
+        let Times::Host(start, end) = event.times else { return (0, 0, None) };
+        (start, end, nanoseconds(start, end))
+    }
 
     fn as_f64(self) -> f64 {
         self as f64
@@ -438,18 +340,18 @@ impl<T: Time> Function<T> {
         }
     }
 
-    fn add(&mut self, timed: &Timed<T>) -> Result<()> {
+    fn add(&mut self, event: &Event<'_>) -> Result<()> {
         self.count += 1;
-        (self.workgroup_count, self.workgroup_size) = (timed.workgroup_count, timed.workgroup_size);
-        let Some(length) = timed.length else {
+        (self.workgroup_count, self.workgroup_size) = (event.workgroup_count, event.workgroup_size);
+        let (.., Some(length)) = T::of(event) else {
             self.invalid += 1;
             return Ok(());
         };
         (self.minimum, self.maximum) = (self.minimum.min(length), self.maximum.max(length));
         self.deviation.add(length.as_f64());
         length.add_to(&mut self.total)?;
-        timed.tiles_ns.add_to(&mut self.tiles_ns)?;
-        timed.tiles.add_to(&mut self.tiles)
+        event.tile_duration_ns.add_to(&mut self.tiles_ns)?;
+        event.tile_count.add_to(&mut self.tiles)
     }
 
     /// Number of dispatches with times.
@@ -483,18 +385,18 @@ impl<T: Time> Span<T> {
         Self { command_buffer, submission, queue, count, valid, invalid, start, end, total, tiles, tiles_ns }
     }
 
-    fn add(&mut self, timed: &Timed<T>) -> Result<()> {
+    fn add(&mut self, event: &Event<'_>) -> Result<()> {
         self.count += 1;
-        let Some(length) = timed.length else {
+        let (start, end, Some(length)) = T::of(event) else {
             self.invalid += 1;
             return Ok(());
         };
         self.valid += 1;
-        self.start = self.start.min(timed.start);
-        self.end = self.end.max(timed.end);
+        self.start = self.start.min(start);
+        self.end = self.end.max(end);
         length.add_to(&mut self.total)?;
-        timed.tiles_ns.add_to(&mut self.tiles_ns)?;
-        timed.tiles.add_to(&mut self.tiles)
+        event.tile_duration_ns.add_to(&mut self.tiles_ns)?;
+        event.tile_count.add_to(&mut self.tiles)
     }
 }
 
@@ -526,9 +428,10 @@ fn print_dispatch(
     out: &mut Out<'_>,
 ) {
     let ns = ticks.and_then(|ticks| fit?.duration_ns(ticks));
-    object!(
+    row!(
         out,
         "dispatch_event",
+        "",
         physical_device_ordinal: queue.0,
         queue_ordinal: queue.1,
         stream_id: queue.2,
@@ -545,9 +448,10 @@ fn print_dispatch(
 }
 
 fn print_host_dispatch(event: &layout::HostExecutionEvent, key: &[u8], ns: Option<i64>, out: &mut Out<'_>) {
-    object!(
+    row!(
         out,
         "host_dispatch_event",
+        "",
         timing_source: "host_execution_event",
         time_domain: "iree_host_time_ns",
         duration_time_domain: "iree_host_duration_ns",

@@ -2,10 +2,10 @@
 
 use rehal_base::Result;
 
-use super::ReportOptions;
-use super::dispatch::put_host_times;
+use super::dispatch::host_columns;
 use super::dispatches::{Dispatches, Function};
-use super::out::{Fixed, Out, hash, object, text};
+use super::options::ReportOptions;
+use super::out::{Fixed, Out, Row, columns, dimensions, hash, row};
 use crate::clock::ClockFit;
 use crate::layout::{self, HAS_IDENTITY, NONE};
 use crate::model::key_of;
@@ -18,13 +18,26 @@ pub fn print(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut Out
         if !options.selects_id(&[executable.header.executable_id.get()]) {
             continue;
         }
-        print_executable(executable.header, options, out);
+        let mut row = out.row(
+            "executable",
+            "executable {executable_id}: functions={function_count} flags={flags} \
+             code_object_hash={code_object_hash}{code_object_hash_present!unavailable}\n",
+        );
+        executable_columns(executable.header, &mut row);
+        row.end();
         for index in &executable.functions {
             let function = &dispatches.model.functions.values()[*index];
             let key = key_of(function, NONE);
             if options.selects(&key) {
-                print_function(function, &key, options, out);
-                groups.print(*index, &key, options, out);
+                let mut row = out.row(
+                    "executable_function",
+                    "  function {function_ordinal}: {key} flags={flags} constants={constant_count} \
+                     bindings={binding_count} parameters={parameter_count} workgroup_size={size_by_axis} \
+                     function_hash={function_hash}{function_hash_present!unavailable}\n",
+                );
+                function_columns(function, ("key", &key), &mut row);
+                row.end();
+                groups.print(*index, &key, out);
             }
         }
         out.check()?;
@@ -33,22 +46,17 @@ pub fn print(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut Out
 }
 
 fn print_summary(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut Out<'_>) {
-    let (device, host) = (dispatches.device_counts, dispatches.host_counts);
-    let (executables, functions) = (dispatches.model.executables.len(), dispatches.model.functions.len());
-    if options.is_text() {
-        text!(out, "IREE HAL profile executable summary\nfilter: {}\n", options.filter);
-        text!(out, "executables={executables} functions={functions} matched_dispatches={} ", device.matched);
-        text!(out, "valid={} invalid={} ", device.valid, device.invalid);
-        text!(out, "matched_host_dispatches={} host_valid={} ", host.matched, host.valid);
-        text!(out, "host_invalid={}\n", host.invalid);
-        return;
-    }
-    object!(
+    let (device, host) = (dispatches.device.counts, dispatches.host.counts);
+    row!(
         out,
         "executable_summary",
+        "IREE HAL profile executable summary\nfilter: {filter}\nexecutables={executables} functions={functions} \
+         matched_dispatches={matched_dispatches} valid={valid_dispatches} invalid={invalid_dispatches} \
+         matched_host_dispatches={matched_host_dispatches} host_valid={valid_host_dispatches} \
+         host_invalid={invalid_host_dispatches}\n",
         filter: options.filter.as_str(),
-        executables: executables,
-        functions: functions,
+        executables: dispatches.model.executables.len(),
+        functions: dispatches.model.functions.len(),
         matched_dispatches: device.matched,
         valid_dispatches: device.valid,
         invalid_dispatches: device.invalid,
@@ -58,41 +66,26 @@ fn print_summary(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut
     );
 }
 
-fn print_executable(executable: &layout::Executable, options: &ReportOptions, out: &mut Out<'_>) {
+/// Appends the columns of an executable.
+pub fn executable_columns(executable: &layout::Executable, row: &mut Row<'_, '_>) {
     let digits = (executable.flags.get() & HAS_IDENTITY != 0).then(|| hash(executable.code_object_hash));
-    if options.is_text() {
-        let (id, functions, flags) = (executable.executable_id, executable.function_count, executable.flags);
-        let digits = digits.as_deref().unwrap_or("unavailable");
-        text!(out, "executable {id}: functions={functions} flags={flags} code_object_hash={digits}\n");
-        return;
-    }
-    object!(
-        out,
-        "executable",
+    columns!(
+        row,
         executable { executable_id, flags, function_count },
         code_object_hash_present: digits.is_some(),
         code_object_hash: digits.as_deref(),
     );
 }
 
-fn print_function(function: &rows::Function<'_>, key: &[u8], options: &ReportOptions, out: &mut Out<'_>) {
+/// Appends the columns of a function, with the name and the value of the one that says how it is called.
+pub fn function_columns(function: &rows::Function<'_>, name: (&'static str, &[u8]), row: &mut Row<'_, '_>) {
     let digits = (function.flags.get() & HAS_IDENTITY != 0).then(|| hash(function.function_hash));
-    if options.is_text() {
-        text!(out, "  function {}: ", function.function_ordinal);
-        out.name(key);
-        text!(out, " flags={} constants={} ", function.flags, function.constant_count);
-        text!(out, "bindings={} parameters={} ", function.binding_count, function.parameter_count);
-        let size = function.workgroup_size;
-        text!(out, "workgroup_size={}x{}x{} ", size[0], size[1], size[2]);
-        text!(out, "function_hash={}\n", digits.as_deref().unwrap_or("unavailable"));
-        return;
-    }
-    object!(
-        out,
-        "executable_function",
-        function { executable_id, function_ordinal, flags },
-        key: key,
+    columns!(row, function { executable_id, function_ordinal, flags });
+    row.column(name.0, &name.1);
+    columns!(
+        row,
         function { constant_count, binding_count, parameter_count, workgroup_size },
+        @size_by_axis: dimensions(function.workgroup_size),
         function_hash_present: digits.is_some(),
         function_hash: digits.as_deref(),
     );
@@ -109,13 +102,13 @@ impl<'d, 'a> Groups<'d, 'a> {
     fn from_dispatches(dispatches: &'d Dispatches<'a>) -> Self {
         let functions = &dispatches.model.functions;
         let mut device = vec![Vec::new(); functions.len()];
-        for group in dispatches.functions.values() {
+        for group in dispatches.device.functions.values() {
             if let Some(index) = functions.position(&group.function) {
                 device[index].push(group);
             }
         }
         let mut host = vec![Vec::new(); functions.len()];
-        for group in dispatches.host_functions.values() {
+        for group in dispatches.host.functions.values() {
             if let Some(index) = functions.position(&group.function) {
                 host[index].push(group);
             }
@@ -123,47 +116,37 @@ impl<'d, 'a> Groups<'d, 'a> {
         Self { dispatches, device, host }
     }
 
-    fn print(&self, index: usize, key: &[u8], options: &ReportOptions, out: &mut Out<'_>) {
+    fn print(&self, index: usize, key: &[u8], out: &mut Out<'_>) {
         let (device, host) = (&self.device[index], &self.host[index]);
         for group in device {
-            let fit = self.dispatches.model.clock_fit(group.device);
-            if options.is_text() { print_text(group, fit, out) } else { print_jsonl(group, fit, key, out) }
+            print_group(group, self.dispatches.model.clock_fit(group.device), key, out);
         }
         for group in host {
-            if options.is_text() { print_host_text(group, out) } else { print_host_jsonl(group, key, out) }
+            let mut row = out.row(
+                "executable_function_host_dispatch_group",
+                "    timing=host_execution device={physical_device_ordinal} dispatches={dispatches} valid={valid} \
+                 invalid={invalid} ns[min/avg/max/total]={min_ns}/{avg_ns}/{max_ns}/{total_ns} \
+                 tile_count={total_tile_count} tile_sum_ns={total_tile_duration_sum_ns}\n",
+            );
+            host_columns(group, key, "dispatches", &mut row);
+            row.end();
         }
-        if options.is_text() && device.is_empty() && host.is_empty() {
-            text!(out, "    dispatches=0\n");
+        if device.is_empty() && host.is_empty() {
+            out.heading("    dispatches=0\n");
         }
     }
 }
 
-fn print_text(group: &Function<u64>, fit: Option<ClockFit>, out: &mut Out<'_>) {
-    text!(out, "    device={} dispatches={} valid={} ", group.device, group.count, group.valid());
-    text!(out, "invalid={} ticks[min/avg/max/total]={}/", group.invalid, group.minimum());
-    text!(out, "{}/{}/{}", Fixed(group.average(), 3), group.maximum, group.total);
-    if let Some(((minimum, maximum, total), fit)) = group.ns(fit).zip(fit) {
-        let average = Fixed(group.average() * fit.ns_per_tick(), 3);
-        text!(out, " ns[min/avg/max/total]={minimum}/{average}/{maximum}/{total}");
-    }
-    text!(out, "\n");
-}
-
-fn print_host_text(group: &Function<i64>, out: &mut Out<'_>) {
-    text!(out, "    timing=host_execution device={} dispatches={} ", group.device, group.count);
-    text!(out, "valid={} invalid={} ns[min/avg/max/total]=", group.valid(), group.invalid);
-    let mean = Fixed(group.deviation.mean, 3);
-    text!(out, "{}/{mean}/{}/{} ", group.minimum(), group.maximum, group.total);
-    text!(out, "tile_count={} tile_sum_ns={}\n", group.tiles, group.tiles_ns);
-}
-
-fn print_jsonl(group: &Function<u64>, fit: Option<ClockFit>, key: &[u8], out: &mut Out<'_>) {
+fn print_group(group: &Function<u64>, fit: Option<ClockFit>, key: &[u8], out: &mut Out<'_>) {
     let ns = group.ns(fit);
     let (minimum, maximum, total) = ns.unwrap_or_default();
     let scale = fit.filter(|_| ns.is_some()).map_or(0.0, |fit| fit.ns_per_tick());
-    object!(
+    row!(
         out,
         "executable_function_dispatch_group",
+        "    device={physical_device_ordinal} dispatches={dispatches} valid={valid} invalid={invalid} \
+         ticks[min/avg/max/total]={min_ticks}/{avg_ticks}/{max_ticks}/{total_ticks}{time_ns_available? \
+         ns[min/avg/max/total]={min_ns}/{avg_ns}/{max_ns}/{total_ns}}\n",
         physical_device_ordinal: group.device,
         executable_id: group.function.0,
         function_ordinal: group.function.1,
@@ -182,10 +165,4 @@ fn print_jsonl(group: &Function<u64>, fit: Option<ClockFit>, key: &[u8], out: &m
         max_ns: maximum,
         total_ns: total,
     );
-}
-
-fn print_host_jsonl(group: &Function<i64>, key: &[u8], out: &mut Out<'_>) {
-    let mut object = out.object("executable_function_host_dispatch_group");
-    put_host_times(group, key, "dispatches", &mut object);
-    object.end();
 }

@@ -1,17 +1,19 @@
 //! `explain`: the bottlenecks of a run, with evidence.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use rehal_base::Result;
 
-use super::dispatches::{Dispatches, Longest, LongestHost};
+use super::dispatches::Dispatches;
 use super::memory::{DeviceMemory, Memory};
-use super::out::{Fixed, Out, fields, object, text};
-use super::summary::{Summary, print_failure};
-use super::{Report, ReportOptions, add, status_name};
+use super::numbers::add;
+use super::options::{Report, ReportOptions};
+use super::out::{Fixed, Out, columns, row};
+use super::summary::{Summary, failure_columns};
 use crate::clock::ClockFit;
-use crate::layout;
-use crate::model::{DeviceClock, FunctionKey, QueueKey};
+use crate::event::Event;
+use crate::model::{DeviceClock, FunctionKey, Model, QueueKey};
 use crate::{Bundle, ContentType, DependencyStrategy, MemoryEventType, QueueEventType};
 
 /// Number of functions that are printed.
@@ -19,19 +21,20 @@ const TOP_FUNCTIONS: usize = 10;
 
 pub fn print(bundle: &Bundle<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {
     let explain = Explain::from_bundle(bundle, options)?;
-    let is_text = options.is_text();
-    if is_text {
-        explain.print_header(out)
-    } else {
-        explain.print_summary(out)
-    }
-    explain.print_devices(is_text, out)?;
-    explain.print_queues(is_text, out)?;
-    explain.print_functions(is_text, out)?;
-    explain.print_dispatches(is_text, out)?;
-    explain.print_operations(is_text, out);
-    explain.print_memory(is_text, out);
-    explain.print_hints(is_text, out);
+    explain.print_summary(out);
+    out.heading("devices:\n");
+    explain.print_devices(out)?;
+    out.heading("queues:\n");
+    explain.print_queues(out)?;
+    out.heading("top functions by total dispatch time:\n");
+    explain.print_functions(out)?;
+    out.heading("top individual dispatches:\n");
+    explain.print_dispatches(out)?;
+    explain.print_operations(out);
+    out.heading("memory pressure:\n");
+    explain.memory.devices.values().iter().for_each(|device| print_device_memory(device, out));
+    out.heading("hints:\n");
+    explain.print_hints(out);
     Ok(())
 }
 
@@ -82,13 +85,13 @@ struct Rank {
 impl<'a> Explain<'a> {
     fn from_bundle(bundle: &Bundle<'a>, options: &ReportOptions) -> Result<Self> {
         let mut summary = Summary::default();
-        let mut dispatches = Dispatches::default();
+        let mut model = Model::default();
         for record in bundle.records() {
             let record = record?;
             summary.add(&record)?;
-            dispatches.model.add(&record)?;
+            model.add(&record)?;
         }
-        dispatches.merge(options);
+        let mut dispatches = Dispatches::new(model, options);
         let mut memory = Memory::default();
         let all = ReportOptions::default();
         let by_event = ReportOptions { report: Report::Dispatch, ..options.clone() };
@@ -100,49 +103,29 @@ impl<'a> Explain<'a> {
             }
             memory.add(&record, &all, None)?;
         }
-        dispatches.longest.sort_by_key(|longest| std::cmp::Reverse(longest.ticks));
-        dispatches.longest_host.sort_by_key(|longest| std::cmp::Reverse(longest.ns));
+        dispatches.device.longest.sort_by_key(|longest| Reverse(longest.length));
+        dispatches.host.longest.sort_by_key(|longest| Reverse(longest.length));
         Ok(Self { summary, dispatches, memory })
-    }
-
-    fn print_header(&self, out: &mut Out<'_>) {
-        let summary = &self.summary;
-        text!(
-            out,
-            "IREE HAL profile explain\nhealth: records={} chunks={} ",
-            summary.records,
-            summary.chunks
-        );
-        text!(out, "unknown_records={} ", summary.unknown_records);
-        text!(out, "unknown_chunks={} ", summary.unknown_chunks);
-        text!(
-            out,
-            "truncated_chunks={} dropped_records={}\n",
-            summary.truncated_chunks,
-            summary.dropped_rows
-        );
-        if let Some(failure) = summary.first_failure {
-            text!(out, "session_status: non_ok_session_end={} ", summary.failed_sessions);
-            text!(out, "first_session_id={} first_stream_id={} ", failure.session, failure.stream);
-            text!(out, "first_event_id={} first_status_code={} ", failure.event, failure.code);
-            text!(out, "first_status={}\n", status_name(failure.code));
-        }
-        let (device, host) = (self.dispatches.device_counts, self.dispatches.host_counts);
-        text!(out, "coverage: dispatches={} valid={} ", device.matched, device.valid);
-        text!(out, "invalid={} host_dispatches={} ", device.invalid, host.matched);
-        text!(out, "valid_host={} invalid_host={} ", host.valid, host.invalid);
-        let model = &self.dispatches.model;
-        text!(out, "queues={} queue_events={} ", model.queues.len(), self.dispatches.queue_events.len());
-        text!(out, "command_buffers={} ", model.command_buffers.len());
-        text!(out, "command_operations={} memory_events={}\n", model.operations.len(), self.memory.matched);
     }
 
     fn print_summary(&self, out: &mut Out<'_>) {
         let (summary, model) = (&self.summary, &self.dispatches.model);
-        let (device, host) = (self.dispatches.device_counts, self.dispatches.host_counts);
-        let mut object = out.object("explain_summary");
-        fields!(
-            object,
+        let (device, host) = (self.dispatches.device.counts, self.dispatches.host.counts);
+        let mut row = out.row(
+            "explain_summary",
+            "IREE HAL profile explain\nhealth: records={file_records} chunks={chunk_records} \
+             unknown_records={unknown_records} unknown_chunks={unknown_chunks} truncated_chunks={truncated_chunks} \
+             dropped_records={dropped_records}\n{first_non_ok_status?session_status: \
+             non_ok_session_end={non_ok_session_end_records} first_session_id={first_non_ok_session_id} \
+             first_stream_id={first_non_ok_stream_id} first_event_id={first_non_ok_event_id} \
+             first_status_code={first_non_ok_status_code} first_status={first_non_ok_status}\n}coverage: \
+             dispatches={dispatches} valid={valid_dispatches} invalid={invalid_dispatches} \
+             host_dispatches={host_dispatches} valid_host={valid_host_dispatches} invalid_host={invalid_host_dispatches} \
+             queues={queues} queue_events={queue_events} command_buffers={command_buffers} \
+             command_operations={command_operations} memory_events={memory_events}\n",
+        );
+        columns!(
+            row,
             file_records: summary.records,
             chunk_records: summary.chunks,
             unknown_records: summary.unknown_records,
@@ -162,32 +145,29 @@ impl<'a> Explain<'a> {
             command_operations: model.operations.len(),
             memory_events: self.memory.matched,
         );
-        print_failure(summary.first_failure, &mut object);
-        object.end();
+        failure_columns(summary.first_failure, &mut row);
+        row.end();
     }
 
-    fn print_devices(&self, is_text: bool, out: &mut Out<'_>) -> Result<()> {
+    fn print_devices(&self, out: &mut Out<'_>) -> Result<()> {
         let mut spans: HashMap<u32, (u64, u64)> = HashMap::new();
         for span in self.dispatches.submissions.values().iter().filter(|span| span.valid != 0) {
             let (start, end) = spans.entry(span.queue.0).or_insert((span.start, span.end));
             (*start, *end) = ((*start).min(span.start), (*end).max(span.end));
         }
         let mut totals: HashMap<u32, u64> = HashMap::new();
-        for group in self.dispatches.functions.values() {
+        for group in self.dispatches.device.functions.values() {
             add(totals.entry(group.device).or_default(), group.total)?;
-        }
-        if is_text {
-            text!(out, "devices:\n");
         }
         for device in self.dispatches.model.clocks.values() {
             let (start, end) = spans.get(&device.ordinal).copied().unwrap_or_default();
             let total = totals.get(&device.ordinal).copied().unwrap_or_default();
-            print_device(device, (end - start) as f64, total, is_text, out);
+            print_device(device, (end - start) as f64, total, out);
         }
         Ok(())
     }
 
-    fn print_queues(&self, is_text: bool, out: &mut Out<'_>) -> Result<()> {
+    fn print_queues(&self, out: &mut Out<'_>) -> Result<()> {
         let mut totals: HashMap<QueueKey, QueueTotals> = HashMap::new();
         for span in self.dispatches.submissions.values() {
             let queue = totals.entry(span.queue).or_default();
@@ -199,14 +179,11 @@ impl<'a> Explain<'a> {
             }
             queue.invalid_submissions += u64::from(span.invalid != 0);
         }
-        if is_text {
-            text!(out, "queues:\n");
-        }
         let has_gaps = !self.dispatches.queue_events.is_empty();
         for queue in self.dispatches.model.queues.values() {
             let key = crate::model::queue_of!(queue);
             let totals = totals.remove(&key).unwrap_or_default();
-            print_queue(key, totals, self.dispatches.model.clock_fit(key.0), has_gaps, is_text, out);
+            print_queue(key, totals, self.dispatches.model.clock_fit(key.0), has_gaps, out);
         }
         Ok(())
     }
@@ -215,8 +192,8 @@ impl<'a> Explain<'a> {
     fn ranks(&self) -> Vec<Rank> {
         let dispatches = &self.dispatches;
         let mut ranks = Vec::new();
-        if dispatches.device_counts.valid == 0 && dispatches.host_counts.valid != 0 {
-            for group in dispatches.host_functions.values().iter().filter(|group| group.valid() != 0) {
+        if dispatches.device.counts.valid == 0 && dispatches.host.counts.valid != 0 {
+            for group in dispatches.host.functions.values().iter().filter(|group| group.valid() != 0) {
                 ranks.push(Rank {
                     is_host: true,
                     device: group.device,
@@ -233,7 +210,7 @@ impl<'a> Explain<'a> {
                 });
             }
         } else {
-            for group in dispatches.functions.values().iter().filter(|group| group.valid() != 0) {
+            for group in dispatches.device.functions.values().iter().filter(|group| group.valid() != 0) {
                 let fit = dispatches.model.clock_fit(group.device);
                 let ns = fit
                     .and_then(|fit| Some((fit.duration_ns(group.maximum)?, fit.duration_ns(group.total)?)));
@@ -258,52 +235,76 @@ impl<'a> Explain<'a> {
         ranks
     }
 
-    fn print_functions(&self, is_text: bool, out: &mut Out<'_>) -> Result<()> {
-        if is_text {
-            text!(out, "top functions by total dispatch time:\n");
-        }
+    fn print_functions(&self, out: &mut Out<'_>) -> Result<()> {
         for (index, rank) in self.ranks().iter().take(TOP_FUNCTIONS).enumerate() {
             let key = self.dispatches.model.function_key(rank.device, rank.function.0, rank.function.1)?;
-            if is_text {
-                rank.print_text(index + 1, &key, out)
-            } else {
-                rank.print_jsonl(index + 1, &key, out)
+            rank.print(index + 1, &key, out);
+        }
+        Ok(())
+    }
+
+    fn print_dispatches(&self, out: &mut Out<'_>) -> Result<()> {
+        let dispatches = &self.dispatches;
+        for (index, longest) in dispatches.device.longest.iter().enumerate() {
+            let ns = dispatches.model.clock_fit(longest.event.queue.0);
+            let ns = ns.and_then(|fit| fit.duration_ns(longest.length));
+            self.print_longest(index + 1, &longest.event, longest.length, ns, out)?;
+        }
+        if dispatches.device.longest.is_empty() {
+            for (index, longest) in dispatches.host.longest.iter().enumerate() {
+                self.print_longest(index + 1, &longest.event, 0, Some(longest.length), out)?;
             }
         }
         Ok(())
     }
 
-    fn print_dispatches(&self, is_text: bool, out: &mut Out<'_>) -> Result<()> {
-        let dispatches = &self.dispatches;
-        if is_text {
-            text!(out, "top individual dispatches:\n");
+    fn print_longest(
+        &self,
+        rank: usize,
+        event: &Event<'_>,
+        ticks: u64,
+        ns: Option<i64>,
+        out: &mut Out<'_>,
+    ) -> Result<()> {
+        let is_host = event.is_host_dispatch();
+        let (device, queue, stream) = event.queue;
+        let key = self.dispatches.model.function_key(device, event.executable, event.function)?;
+        let mut row = out.row(
+            "explain_top_dispatch",
+            "  #{rank} event={event_id} submission={submission_id} {key} device={physical_device_ordinal} \
+             queue={queue_ordinal} stream={stream_id} timing_source={timing_source}{is_host! \
+             duration_ticks={duration_ticks}}{duration_ns_available? duration_ns={duration_ns}}{is_host? \
+             tile_count={tile_count} tile_duration_sum_ns={tile_duration_sum_ns}}{command_buffer_id? \
+             command_buffer={command_buffer_id} command_index={command_index}}\n",
+        );
+        columns!(
+            row,
+            rank: rank,
+            event_id: event.id,
+            submission_id: event.submission,
+            physical_device_ordinal: device,
+            queue_ordinal: queue,
+            stream_id: stream,
+            @is_host: is_host,
+        );
+        if is_host {
+            columns!(row, command_buffer_id: event.command_buffer, command_index: event.command);
         }
-        for (index, longest) in dispatches.longest.iter().enumerate() {
-            let (device, event) = (longest.queue.0, longest.event);
-            let key = dispatches.model.function_key(
-                device,
-                event.executable_id.get(),
-                event.function_ordinal.get(),
-            )?;
-            let ns = dispatches.model.clock_fit(device).and_then(|fit| fit.duration_ns(longest.ticks));
-            print_longest(index + 1, longest, &key, ns, is_text, out);
-        }
-        if !dispatches.longest.is_empty() {
-            return Ok(());
-        }
-        for (index, longest) in dispatches.longest_host.iter().enumerate() {
-            let (device, event) = (longest.event.physical_device_ordinal.get(), longest.event);
-            let key = dispatches.model.function_key(
-                device,
-                event.executable_id.get(),
-                event.function_ordinal.get(),
-            )?;
-            print_longest_host(index + 1, longest, &key, is_text, out);
-        }
+        columns!(
+            row,
+            key: key,
+            timing_source: source(is_host),
+            duration_ticks: ticks,
+            duration_ns_available: ns.is_some(),
+            duration_ns: ns.unwrap_or(0),
+            tile_count: event.tile_count,
+            tile_duration_sum_ns: event.tile_duration_ns,
+        );
+        row.end();
         Ok(())
     }
 
-    fn print_operations(&self, is_text: bool, out: &mut Out<'_>) {
+    fn print_operations(&self, out: &mut Out<'_>) {
         let events = &self.dispatches.queue_events;
         let of_type = |event_type: QueueEventType| {
             events.iter().filter(move |event| event.event_type.get() == event_type.0)
@@ -317,108 +318,83 @@ impl<'a> Explain<'a> {
         };
         use DependencyStrategy as Strategy;
         use QueueEventType as Type;
-        let strategies =
-            [Strategy::NONE, Strategy::INLINE, Strategy::DEVICE_BARRIER, Strategy::SOFTWARE_DEFER];
-        let strategies = strategies.map(strategy);
-        let bytes = [Type::COPY, Type::FILL, Type::UPDATE, Type::READ, Type::WRITE].map(bytes);
-        let counts =
-            [Type::DISPATCH, Type::EXECUTE, Type::ALLOCA, Type::DEALLOCA, Type::HOST_CALL].map(count);
-        if is_text {
-            let [none, inline, barrier, defer] = strategies;
-            text!(out, "queue operations: events={} ", events.len());
-            text!(
-                out,
-                "strategies none/inline/device_barrier/software_defer={none}/{inline}/{barrier}/{defer}\n"
-            );
-            let [copy, fill, update, read, write] = bytes;
-            text!(out, "  transfer_payload_bytes copy/fill/update/read/write=");
-            text!(out, "{copy}/{fill}/{update}/{read}/{write}\n");
-            let [dispatch, execute, alloca, dealloca, call] = counts;
-            text!(out, "  operation_counts dispatch/execute/alloca/dealloca/host_call=");
-            text!(out, "{dispatch}/{execute}/{alloca}/{dealloca}/{call}\n");
-            return;
-        }
-        object!(
+        row!(
             out,
             "explain_queue_operations",
+            "queue operations: events={events} strategies none/inline/device_barrier/software_defer={strategy_none}/\
+             {strategy_inline}/{strategy_device_barrier}/{strategy_software_defer}\n  transfer_payload_bytes \
+             copy/fill/update/read/write={copy_bytes}/{fill_bytes}/{update_bytes}/{read_bytes}/{write_bytes}\n  \
+             operation_counts dispatch/execute/alloca/dealloca/host_call=\
+             {dispatches}/{executes}/{allocas}/{deallocas}/{host_calls}\n",
             events: events.len(),
-            strategy_none: strategies[0],
-            strategy_inline: strategies[1],
-            strategy_device_barrier: strategies[2],
-            strategy_software_defer: strategies[3],
-            copy_bytes: bytes[0],
-            fill_bytes: bytes[1],
-            update_bytes: bytes[2],
-            read_bytes: bytes[3],
-            write_bytes: bytes[4],
-            dispatches: counts[0],
-            executes: counts[1],
-            allocas: counts[2],
-            deallocas: counts[3],
-            host_calls: counts[4],
+            strategy_none: strategy(Strategy::NONE),
+            strategy_inline: strategy(Strategy::INLINE),
+            strategy_device_barrier: strategy(Strategy::DEVICE_BARRIER),
+            strategy_software_defer: strategy(Strategy::SOFTWARE_DEFER),
+            copy_bytes: bytes(Type::COPY),
+            fill_bytes: bytes(Type::FILL),
+            update_bytes: bytes(Type::UPDATE),
+            read_bytes: bytes(Type::READ),
+            write_bytes: bytes(Type::WRITE),
+            dispatches: count(Type::DISPATCH),
+            executes: count(Type::EXECUTE),
+            allocas: count(Type::ALLOCA),
+            deallocas: count(Type::DEALLOCA),
+            host_calls: count(Type::HOST_CALL),
         );
     }
 
-    fn print_memory(&self, is_text: bool, out: &mut Out<'_>) {
-        if is_text {
-            text!(out, "memory pressure:\n");
-        }
-        self.memory.devices.values().iter().for_each(|device| print_device_memory(device, is_text, out));
-    }
-
-    fn print_hints(&self, is_text: bool, out: &mut Out<'_>) {
+    fn print_hints(&self, out: &mut Out<'_>) {
         let (summary, dispatches) = (&self.summary, &self.dispatches);
         let has_unknown = summary.unknown_records != 0 || summary.unknown_chunks != 0;
-        let (device, host) = (dispatches.device_counts, dispatches.host_counts);
+        let (device, host) = (dispatches.device.counts, dispatches.host.counts);
         let has_waits = |device: &DeviceMemory| device.count(MemoryEventType::POOL_WAIT) != 0;
         let has_waits = self.memory.devices.values().iter().any(has_waits);
-        if is_text {
-            text!(out, "hints:\n");
-        }
-        print_hint(has_unknown, ["warning", "format", UNKNOWN], is_text, out);
-        print_hint(summary.truncated_chunks != 0, ["error", "format", TRUNCATED], is_text, out);
-        self.print_failures(is_text, out);
-        print_hint(device.invalid != 0, ["warning", "dispatch", INVALID], is_text, out);
-        print_hint(host.invalid != 0, ["warning", "dispatch", INVALID_HOST], is_text, out);
-        print_hint(dispatches.queue_events.is_empty(), ["info", "queue", NO_QUEUE_EVENTS], is_text, out);
-        print_hint(has_waits, ["warning", "memory", WAITS], is_text, out);
-        print_hint(device.valid == 0 && host.valid != 0, ["info", "dispatch", HOST_ONLY], is_text, out);
-        print_hint(device.valid == 0 && host.valid == 0, ["info", "dispatch", NO_DISPATCHES], is_text, out);
+        print_hint(has_unknown, ["warning", "format", UNKNOWN], out);
+        print_hint(summary.truncated_chunks != 0, ["error", "format", TRUNCATED], out);
+        self.print_failures(out);
+        print_hint(device.invalid != 0, ["warning", "dispatch", INVALID], out);
+        print_hint(host.invalid != 0, ["warning", "dispatch", INVALID_HOST], out);
+        print_hint(dispatches.queue_events.is_empty(), ["info", "queue", NO_QUEUE_EVENTS], out);
+        print_hint(has_waits, ["warning", "memory", WAITS], out);
+        print_hint(device.valid == 0 && host.valid != 0, ["info", "dispatch", HOST_ONLY], out);
+        print_hint(device.valid == 0 && host.valid == 0, ["info", "dispatch", NO_DISPATCHES], out);
     }
 
-    fn print_failures(&self, is_text: bool, out: &mut Out<'_>) {
+    fn print_failures(&self, out: &mut Out<'_>) {
         let (Some(failure), count) = (self.summary.first_failure, self.summary.failed_sessions) else {
             return;
         };
-        let (code, name) = (failure.code, status_name(failure.code));
-        if is_text {
-            text!(out, "  [error] session: {count} profiling session end record(s) reported non-OK status; ");
-            text!(out, "first session_id={} stream_id={} ", failure.session, failure.stream);
-            text!(out, "event_id={} status={name}({code})\n", failure.event);
-            return;
-        }
-        let mut object = out.object("explain_hint");
-        fields!(
-            object,
+        let mut row = out.row(
+            "explain_hint",
+            "  [{severity}] {category}: {non_ok_session_end_records} profiling session end record(s) reported non-OK \
+             status; first session_id={first_non_ok_session_id} stream_id={first_non_ok_stream_id} \
+             event_id={first_non_ok_event_id} status={first_non_ok_status}({first_non_ok_status_code})\n",
+        );
+        columns!(
+            row,
             severity: "error",
             category: "session",
             message: "profiling session end records reported non-OK status",
             non_ok_session_end_records: count,
         );
-        print_failure(Some(failure), &mut object);
-        object.end();
+        failure_columns(Some(failure), &mut row);
+        row.end();
     }
 }
 
 /// Prints severity, category and message of a hint that applies.
-fn print_hint(applies: bool, hint: [&str; 3], is_text: bool, out: &mut Out<'_>) {
+fn print_hint(applies: bool, hint: [&str; 3], out: &mut Out<'_>) {
     let [severity, category, message] = hint;
-    match (applies, is_text) {
-        (false, _) => {}
-        (true, true) => text!(out, "  [{severity}] {category}: {message}\n"),
-        (true, false) => {
-            object!(out, "explain_hint", severity: severity, category: category, message: message);
-        }
+    if applies {
+        row!(
+            out,
+            "explain_hint",
+            "  [{severity}] {category}: {message}\n",
+            severity: severity,
+            category: category,
+            message: message,
+        );
     }
 }
 
@@ -435,32 +411,26 @@ const HOST_ONLY: &str =
     "device dispatch events are absent; top dispatch analysis is using host execution dispatch spans";
 const NO_DISPATCHES: &str = "no valid dispatch events were captured; enable queue profiling on a producer that emits device timestamps";
 
-fn print_device(device: &DeviceClock, span: f64, total: u64, is_text: bool, out: &mut Out<'_>) {
+fn print_device(device: &DeviceClock, span: f64, total: u64, out: &mut Out<'_>) {
     let fit = device.samples.fit();
     let ratio = if span > 0.0 { total as f64 / span } else { 0.0 };
     let total_ns = fit.filter(|_| total != 0).and_then(|fit| fit.duration_ns(total));
     let scale = fit.map_or(0.0, |fit| fit.ns_per_tick());
-    let frequency = Fixed(fit.map_or(0.0, |fit| fit.frequency_hz()), 3);
-    if is_text {
-        text!(out, "  device[{}]: clock_fit={} ", device.ordinal, fit.is_some());
-        text!(out, "clock_samples={} visible_span_ticks={} ", device.samples.count, Fixed(span, 3));
-        text!(out, "active_dispatch_ticks={total} active_over_visible={}\n", Fixed(ratio, 3));
-        if let Some(total_ns) = total_ns {
-            text!(out, "    visible_span_ns={} ", Fixed(span * scale, 3));
-            text!(out, "active_dispatch_ns={total_ns} tick_frequency_hz={frequency}\n");
-        }
-        return;
-    }
-    object!(
+    row!(
         out,
         "explain_device",
+        "  device[{physical_device_ordinal}]: clock_fit={clock_fit_available} clock_samples={clock_samples} \
+         visible_span_ticks={visible_span_ticks} active_dispatch_ticks={active_dispatch_ticks} \
+         active_over_visible={short_ratio}\n{active_dispatch_time_ns_available?    visible_span_ns={visible_span_ns} \
+         active_dispatch_ns={active_dispatch_ns} tick_frequency_hz={tick_frequency_hz}\n}",
+        @short_ratio: Fixed(ratio, 3),
         physical_device_ordinal: device.ordinal,
         clock_fit_available: fit.is_some(),
         clock_samples: device.samples.count,
         visible_span_ticks: Fixed(span, 3),
         active_dispatch_ticks: total,
         active_over_visible: Fixed(ratio, 6),
-        tick_frequency_hz: frequency,
+        tick_frequency_hz: Fixed(fit.map_or(0.0, |fit| fit.frequency_hz()), 3),
         visible_span_ns: Fixed(span * scale, 3),
         active_dispatch_time_ns_available: total_ns.is_some(),
         active_dispatch_ns: total_ns.unwrap_or(0),
@@ -491,43 +461,22 @@ impl Busy {
     }
 }
 
-fn print_queue(
-    key: QueueKey,
-    totals: QueueTotals,
-    fit: Option<ClockFit>,
-    has_gaps: bool,
-    is_text: bool,
-    out: &mut Out<'_>,
-) {
+fn print_queue(key: QueueKey, totals: QueueTotals, fit: Option<ClockFit>, has_gaps: bool, out: &mut Out<'_>) {
     let QueueTotals { submissions, valid_submissions: valid, invalid_submissions: invalid, .. } = totals;
     let total_ns = fit.filter(|_| valid != 0).and_then(|fit| fit.duration_ns(totals.total_ticks));
     let scale = fit.map_or(0.0, |fit| fit.ns_per_tick());
     let (busy, total_ticks) = (Busy::from_intervals(totals.intervals), totals.total_ticks);
     let ns = |ticks: f64| Fixed(ticks * scale, 3);
-    if is_text {
-        let (device, queue, stream) = key;
-        text!(out, "  queue device={device} ordinal={queue} stream={stream}: ");
-        text!(out, "submissions={submissions} valid={valid} invalid={invalid} ");
-        text!(out, "busy_ticks={} total_dispatch_ticks={total_ticks}", Fixed(busy.ticks, 3));
-        if let Some(total_ns) = total_ns {
-            text!(out, " busy_ns={} total_dispatch_ns={total_ns}", ns(busy.ticks));
-        }
-        if !has_gaps {
-            text!(out, " gaps=unavailable_without_queue_events\n");
-            return;
-        }
-        text!(out, " gaps={} total_gap_ticks={} ", busy.gaps, Fixed(busy.gap_ticks, 3));
-        text!(out, "max_gap_ticks={}", Fixed(busy.longest_gap_ticks, 3));
-        if fit.is_some() {
-            text!(out, " total_gap_ns={} max_gap_ns={}", ns(busy.gap_ticks), ns(busy.longest_gap_ticks));
-        }
-        text!(out, "\n");
-        return;
-    }
     let shown = if has_gaps { (busy.gaps, busy.gap_ticks, busy.longest_gap_ticks) } else { (0, 0.0, 0.0) };
-    object!(
+    row!(
         out,
         "explain_queue",
+        "  queue device={physical_device_ordinal} ordinal={queue_ordinal} stream={stream_id}: submissions={submissions} \
+         valid={valid_submissions} invalid={invalid_submissions} busy_ticks={busy_ticks} \
+         total_dispatch_ticks={total_dispatch_ticks}{total_dispatch_time_ns_available? busy_ns={busy_ns} \
+         total_dispatch_ns={total_dispatch_ns}} {gap_analysis_available!gaps=unavailable_without_queue_events\n\
+         }{gap_analysis_available?gaps={gaps} total_gap_ticks={total_gap_ticks} \
+         max_gap_ticks={max_gap_ticks}{clock_fit_available? total_gap_ns={total_gap_ns} max_gap_ns={max_gap_ns}}\n}",
         physical_device_ordinal: key.0,
         queue_ordinal: key.1,
         stream_id: key.2,
@@ -559,29 +508,17 @@ impl Rank {
         self.ns.map_or(self.total_ticks as f64, |(_, total)| total as f64)
     }
 
-    fn print_text(&self, rank: usize, key: &[u8], out: &mut Out<'_>) {
-        text!(out, "  #{rank} ");
-        out.name(key);
-        let (device, (executable, function)) = (self.device, self.function);
-        text!(out, " device={device} executable={executable} function={function} ");
-        text!(out, "count={} valid={} invalid={} ", self.count, self.valid, self.invalid);
-        text!(out, "timing_source={}", source(self.is_host));
-        if self.is_host {
-            text!(out, " total_tile_count={} total_tile_duration_sum_ns={}", self.tiles, self.tiles_ns);
-        } else {
-            text!(out, " total_ticks={} max_ticks={}", self.total_ticks, self.maximum_ticks);
-        }
-        if let Some((maximum, total)) = self.ns {
-            text!(out, " total_ns={total} avg_ns={} max_ns={maximum}", Fixed(self.average_ns, 3));
-        }
-        text!(out, "\n");
-    }
-
-    fn print_jsonl(&self, rank: usize, key: &[u8], out: &mut Out<'_>) {
+    fn print(&self, rank: usize, key: &[u8], out: &mut Out<'_>) {
         let (maximum, total) = self.ns.unwrap_or_default();
-        object!(
+        row!(
             out,
             "explain_top_function",
+            "  #{rank} {key} device={physical_device_ordinal} executable={executable_id} function={function_ordinal} \
+             count={dispatches} valid={valid} invalid={invalid} timing_source={timing_source}{is_host? \
+             total_tile_count={total_tile_count} total_tile_duration_sum_ns={total_tile_duration_sum_ns}}{is_host! \
+             total_ticks={total_ticks} max_ticks={max_ticks}}{duration_ns_available? total_ns={total_ns} \
+             avg_ns={avg_ns} max_ns={max_ns}}\n",
+            @is_host: self.is_host,
             rank: rank,
             physical_device_ordinal: self.device,
             executable_id: self.function.0,
@@ -603,95 +540,21 @@ impl Rank {
     }
 }
 
-fn print_longest(
-    rank: usize,
-    longest: &Longest<'_>,
-    key: &[u8],
-    ns: Option<i64>,
-    is_text: bool,
-    out: &mut Out<'_>,
-) {
-    let (event, (device, queue, stream)) = (longest.event, longest.queue);
-    if is_text {
-        text!(out, "  #{rank} event={} submission={} ", event.event_id, event.submission_id);
-        out.name(key);
-        text!(out, " device={device} queue={queue} stream={stream} timing_source={}", source(false));
-        text!(out, " duration_ticks={}", longest.ticks);
-        if let Some(ns) = ns {
-            text!(out, " duration_ns={ns}");
-        }
-        text!(out, "\n");
-        return;
-    }
-    object!(
-        out,
-        "explain_top_dispatch",
-        rank: rank,
-        event { event_id, submission_id },
-        physical_device_ordinal: device,
-        queue_ordinal: queue,
-        stream_id: stream,
-        key: key,
-        timing_source: source(false),
-        duration_ticks: longest.ticks,
-        duration_ns_available: ns.is_some(),
-        duration_ns: ns.unwrap_or(0),
-        tile_count: 0_u64,
-        tile_duration_sum_ns: 0_u64,
-    );
-}
-
-fn print_longest_host(rank: usize, longest: &LongestHost<'_>, key: &[u8], is_text: bool, out: &mut Out<'_>) {
-    let event: &layout::HostExecutionEvent = longest.event;
-    if is_text {
-        text!(out, "  #{rank} event={} submission={} ", event.event_id, event.submission_id);
-        out.name(key);
-        text!(out, " device={} queue={} ", event.physical_device_ordinal, event.queue_ordinal);
-        text!(out, "stream={} timing_source={} ", event.stream_id, source(true));
-        text!(out, "duration_ns={} tile_count={} ", longest.ns, event.tile_count);
-        text!(out, "tile_duration_sum_ns={}", event.tile_duration_sum_ns);
-        if event.command_buffer_id.get() != 0 {
-            text!(out, " command_buffer={} command_index={}", event.command_buffer_id, event.command_index);
-        }
-        text!(out, "\n");
-        return;
-    }
-    object!(
-        out,
-        "explain_top_dispatch",
-        rank: rank,
-        event {
-            event_id, submission_id, physical_device_ordinal, queue_ordinal, stream_id, command_buffer_id, command_index,
-        },
-        key: key,
-        timing_source: source(true),
-        duration_ticks: 0_u64,
-        duration_ns_available: true,
-        duration_ns: longest.ns,
-        event { tile_count, tile_duration_sum_ns },
-    );
-}
-
-fn print_device_memory(device: &DeviceMemory, is_text: bool, out: &mut Out<'_>) {
-    let waits = device.count(MemoryEventType::POOL_WAIT);
-    let (slab, reserved) = (device.slabs.high_water_bytes, device.reservations.high_water_bytes);
-    let materialized = device.materializations.high_water_bytes;
-    let (inflight, buffer) = (device.queue_allocations.high_water_bytes, device.buffers.high_water_bytes);
-    if is_text {
-        text!(out, "  device[{}]: slab_high_water={slab} ", device.device);
-        text!(out, "pool_reserved_high_water={reserved} pool_materialized_high_water={materialized} ");
-        text!(out, "queue_inflight_high_water={inflight} buffer_high_water={buffer} pool_waits={waits}\n");
-        return;
-    }
-    object!(
+fn print_device_memory(device: &DeviceMemory, out: &mut Out<'_>) {
+    row!(
         out,
         "explain_memory_pressure",
+        "  device[{physical_device_ordinal}]: slab_high_water={slab_high_water_bytes} \
+         pool_reserved_high_water={pool_reserved_high_water_bytes} \
+         pool_materialized_high_water={pool_materialized_high_water_bytes} \
+         queue_inflight_high_water={queue_inflight_high_water_bytes} buffer_high_water={buffer_high_water_bytes} \
+         pool_waits={pool_waits}\n",
         physical_device_ordinal: device.device,
-        slab_high_water_bytes: slab,
-        pool_reserved_high_water_bytes: reserved,
-        pool_materialized_high_water_bytes: materialized,
-        queue_inflight_high_water_bytes: inflight,
-        buffer_high_water_bytes: buffer,
-        pool_waits: waits,
+        slab_high_water_bytes: device.slabs.high_water_bytes,
+        pool_reserved_high_water_bytes: device.reservations.high_water_bytes,
+        pool_materialized_high_water_bytes: device.materializations.high_water_bytes,
+        queue_inflight_high_water_bytes: device.queue_allocations.high_water_bytes,
+        buffer_high_water_bytes: device.buffers.high_water_bytes,
+        pool_waits: device.count(MemoryEventType::POOL_WAIT),
     );
 }

@@ -4,17 +4,20 @@ use rehal_base::printf::General;
 use rehal_base::{Error, Result};
 use zerocopy::little_endian::U64;
 
-use super::counter::SAMPLE_TICKS;
-use super::memory::print_event_fields;
-use super::out::{List, Object, Out, Raw, fields, hash};
-use super::{nanoseconds, status_name, ticks};
+use super::counter::{SAMPLE_TICKS, set_columns};
+use super::executable::{executable_columns, function_columns};
+use super::memory::event_columns;
+use super::out::{List, Out, Raw, Row, columns};
+use super::queue::submission_columns;
+use crate::codes::status_name;
+use crate::event::{nanoseconds, ticks};
 use crate::layout::{self, HAS_IDENTITY, NONE};
 use crate::model::{Model, QueueKey, has_block_structure, queue_of};
 use crate::rows;
 use crate::{
-    Bundle, CommandOperationType, ContentType, CounterSampleScope, DependencyStrategy, DeviceClass,
-    EndpointType, MetricPlotHint, MetricSemantic, MetricUnit, MetricValueKind, QueueEventType, Record,
-    RecordType, RelationshipType, TraceFormat,
+    Bundle, CommandOperationType, ContentType, CounterSampleScope, DeviceClass, EndpointType, MetricPlotHint,
+    MetricSemantic, MetricUnit, MetricValueKind, QueueEventType, Record, RecordType, RelationshipType,
+    TraceFormat,
 };
 
 /// Version of the schema.
@@ -40,11 +43,11 @@ const CLOCK_FIT: &str =
     "{\"basis\":\"first_last_clock_correlation\",\"rounding\":\"nearest_integer_nanosecond\"}";
 
 pub fn print(bundle: &Bundle<'_>, out: &mut Out<'_>) -> Result<()> {
-    let model = super::model(bundle)?;
+    let model = Model::from_bundle(bundle)?;
     let header = bundle.header();
-    let mut object = out.object_with("schema_version", &SCHEMA_VERSION);
-    fields!(
-        object,
+    let mut row = out.row_with("schema_version", &SCHEMA_VERSION, "");
+    columns!(
+        row,
         record_type: "schema",
         format: "ireeperf-jsonl",
         contract: "schema_versioned_interchange",
@@ -55,7 +58,7 @@ pub fn print(bundle: &Bundle<'_>, out: &mut Out<'_>) -> Result<()> {
         time_domains: Raw(TIME_DOMAINS.to_owned()),
         clock_fit: Raw(CLOCK_FIT.to_owned()),
     );
-    object.end();
+    row.end();
     for record in bundle.records() {
         let record = record?;
         Export { model: &model, record: &record, out: &mut *out }.print()?;
@@ -71,20 +74,20 @@ struct Export<'e, 'a, 'w> {
     out: &'e mut Out<'w>,
 }
 
-/// Prints an object of a type with fields.
+/// Prints a row: kind and columns.
 macro_rules! row {
-    ($export:expr, $kind:expr, $($fields:tt)*) => {{
-        let mut object = $export.object($kind);
-        fields!(object, $($fields)*);
-        object.end();
+    ($export:expr, $kind:expr, $($columns:tt)*) => {{
+        let mut row = $export.row($kind);
+        columns!(row, $($columns)*);
+        row.end();
     }};
 }
 
 impl<'a, 'w> Export<'_, 'a, 'w> {
-    fn object(&mut self, kind: &str) -> Object<'_, 'w> {
-        let mut object = self.out.object_with("schema_version", &SCHEMA_VERSION);
-        fields!(object, record_type: kind, source_record_index: self.record.ordinal);
-        object
+    fn row(&mut self, kind: &str) -> Row<'_, 'w> {
+        let mut row = self.out.row_with("schema_version", &SCHEMA_VERSION, "");
+        columns!(row, record_type: kind, source_record_index: self.record.ordinal);
+        row
     }
 
     fn print(mut self) -> Result<()> {
@@ -171,9 +174,9 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
                 })
             }
             ContentType::MemoryEvents => record.rows::<rows::MemoryEvent<'_>>().try_for_each(|row| {
-                let mut object = self.object("memory_event");
-                print_event_fields(row?.header, &mut object);
-                object.end();
+                let mut output = self.row("memory_event");
+                event_columns(row?.header, &mut output);
+                output.end();
                 Ok(())
             }),
             ContentType::CounterSets | ContentType::Counters | ContentType::CounterSamples => {
@@ -220,29 +223,15 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
 
     fn print_programs(&mut self) -> Result<()> {
         for row in self.record.rows::<rows::Executable<'_>>() {
-            let row = row?;
-            let digits = (row.flags.get() & HAS_IDENTITY != 0).then(|| hash(row.code_object_hash));
-            row!(
-                self,
-                "executable",
-                row { executable_id, flags, function_count },
-                code_object_hash_present: digits.is_some(),
-                code_object_hash: digits.as_deref(),
-            );
+            let mut output = self.row("executable");
+            executable_columns(row?.header, &mut output);
+            output.end();
         }
         for row in self.record.rows::<rows::Function<'_>>() {
             let row = row?;
-            let digits = (row.flags.get() & HAS_IDENTITY != 0).then(|| hash(row.function_hash));
-            row!(
-                self,
-                "executable_function",
-                row {
-                    executable_id, function_ordinal, flags, name, constant_count, binding_count, parameter_count,
-                    workgroup_size,
-                },
-                function_hash_present: digits.is_some(),
-                function_hash: digits.as_deref(),
-            );
+            let mut output = self.row("executable_function");
+            function_columns(&row, ("name", row.name), &mut output);
+            output.end();
         }
         for row in self.record.rows::<rows::CommandOperation<'_>>() {
             let row = row?;
@@ -310,9 +299,9 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
         let time = DeviceTime::for_range(self.model, device, event.start_tick, event.end_tick);
         let (executable, function) = (event.executable_id.get(), event.function_ordinal.get());
         let key = self.model.function_key(device, executable, function)?;
-        let mut object = self.object("dispatch_event");
-        fields!(
-            object,
+        let mut row = self.row("dispatch_event");
+        columns!(
+            row,
             physical_device_ordinal: device,
             queue_ordinal: queue,
             stream_id: stream,
@@ -324,17 +313,17 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
             duration_ticks: time.ticks.unwrap_or(0),
             valid: time.ticks.is_some(),
         );
-        time.print(&mut object);
-        object.end();
+        time.append(&mut row);
+        row.end();
         Ok(())
     }
 
     fn print_device_event(&mut self, event: &layout::QueueDeviceEvent) {
         let device = event.physical_device_ordinal.get();
         let time = DeviceTime::for_range(self.model, device, event.start_tick, event.end_tick);
-        let mut object = self.object("queue_device_event");
-        fields!(
-            object,
+        let mut row = self.row("queue_device_event");
+        columns!(
+            row,
             event {
                 physical_device_ordinal, queue_ordinal, stream_id, event_id, submission_id, command_buffer_id,
                 allocation_id,
@@ -347,8 +336,8 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
             duration_ticks: time.ticks.unwrap_or(0),
             valid: time.ticks.is_some(),
         );
-        time.print(&mut object);
-        object.end();
+        time.append(&mut row);
+        row.end();
     }
 
     fn print_host_event(&mut self, event: &layout::HostExecutionEvent) -> Result<()> {
@@ -378,21 +367,15 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
     }
 
     fn print_queue_event(&mut self, event: &layout::QueueEvent) {
-        row!(
-            self,
-            "queue_event",
+        let mut row = self.row("queue_event");
+        columns!(
+            row,
             event { event_id },
             op: QueueEventType(event.event_type.get()).name(),
             type_value: event.event_type,
-            event { flags },
-            dependency_strategy: DependencyStrategy(event.dependency_strategy.get()).name(),
-            event {
-                submission_id, command_buffer_id, allocation_id, physical_device_ordinal, queue_ordinal, stream_id,
-                host_time_ns, ready_host_time_ns,
-            },
-            host_time_domain: "iree_host_time_ns",
-            event { wait_count, signal_count, barrier_count, operation_count, payload_length },
         );
+        submission_columns(event, &mut row);
+        row.end();
     }
 
     fn print_region(&mut self, event: &layout::CommandRegionEvent) {
@@ -432,19 +415,9 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
 
     fn print_counters(&mut self) -> Result<()> {
         for row in self.record.rows::<rows::CounterSet<'_>>() {
-            let row = row?;
-            row!(
-                self,
-                "counter_set",
-                row {
-                    counter_set_id,
-                    physical_device_ordinal,
-                    flags,
-                    counter_count,
-                    sample_value_count,
-                    name
-                },
-            );
+            let mut output = self.row("counter_set");
+            set_columns(&row?, &mut output);
+            output.end();
         }
         for row in self.record.rows::<rows::Counter<'_>>() {
             let row = row?;
@@ -465,37 +438,37 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
         Ok(())
     }
 
-    fn print_counter_sample(&mut self, row: &rows::CounterSample<'_>) {
-        let has_ticks = row.flags.get() & SAMPLE_TICKS != 0;
+    fn print_counter_sample(&mut self, sample: &rows::CounterSample<'_>) {
+        let has_ticks = sample.flags.get() & SAMPLE_TICKS != 0;
         let time = match has_ticks {
             true => DeviceTime::for_range(
                 self.model,
-                row.physical_device_ordinal.get(),
-                row.start_tick,
-                row.end_tick,
+                sample.physical_device_ordinal.get(),
+                sample.start_tick,
+                sample.end_tick,
             ),
             false => DeviceTime::default(),
         };
-        let scope = CounterSampleScope(row.scope.get());
-        let mut object = self.object("counter_sample");
-        fields!(
-            object,
-            row { sample_id, counter_set_id },
+        let scope = CounterSampleScope(sample.scope.get());
+        let mut row = self.row("counter_sample");
+        columns!(
+            row,
+            sample { sample_id, counter_set_id },
             scope: scope.name(),
             scope_value: scope.0,
-            row {
+            sample {
                 dispatch_event_id, submission_id, command_buffer_id, command_index, executable_id, function_ordinal,
                 physical_device_ordinal, queue_ordinal, stream_id, flags,
             },
             device_tick_range_present: has_ticks,
             device_tick_domain: "device_tick",
-            row { start_tick, end_tick },
+            sample { start_tick, end_tick },
             duration_ticks: time.ticks.unwrap_or(0),
             device_tick_range_valid: time.ticks.is_some(),
         );
-        time.print(&mut object);
-        object.field("values", &List(row.values));
-        object.end();
+        time.append(&mut row);
+        columns!(row, values: List(sample.values));
+        row.end();
     }
 
     fn print_metrics(&mut self) -> Result<()> {
@@ -537,31 +510,31 @@ impl<'a, 'w> Export<'_, 'a, 'w> {
         Ok(())
     }
 
-    fn print_metric_sample(&mut self, row: &rows::MetricSample<'a>) -> Result<()> {
-        let source = row.source_id.get();
-        let mut values = Vec::with_capacity(row.values.len());
-        for value in row.values {
+    fn print_metric_sample(&mut self, sample: &rows::MetricSample<'a>) -> Result<()> {
+        let source = sample.source_id.get();
+        let mut values = Vec::with_capacity(sample.values.len());
+        for value in sample.values {
             let metric = value.metric_id.get();
             let descriptor = self.model.metrics.get(&(source, metric)).ok_or_else(|| {
                 Error::data_loss(format!(
                     "sample {} refers to metric {metric} of source {source}, which the bundle does not describe",
-                    row.sample_id
+                    sample.sample_id
                 ))
             })?;
             values.push(Metric { descriptor, value });
         }
-        let mut object = self.object("device_metric_sample");
-        fields!(
-            object,
-            row { sample_id, source_id, flags, physical_device_ordinal },
+        let mut row = self.row("device_metric_sample");
+        columns!(
+            row,
+            sample { sample_id, source_id, flags, physical_device_ordinal },
             host_time_domain: "iree_host_time_ns",
-            row { host_time_begin_ns, host_time_end_ns },
-            host_time_uncertainty_ns: bracket_ns(row.host_time_begin_ns.get(), row.host_time_end_ns.get()),
-            source_timestamp_present: row.flags.get() & SOURCE_TIMESTAMP != 0,
-            row { source_timestamp, source_timestamp_frequency_hz },
+            sample { host_time_begin_ns, host_time_end_ns },
+            host_time_uncertainty_ns: bracket_ns(sample.host_time_begin_ns.get(), sample.host_time_end_ns.get()),
+            source_timestamp_present: sample.flags.get() & SOURCE_TIMESTAMP != 0,
+            sample { source_timestamp, source_timestamp_frequency_hz },
             values: List(&values),
         );
-        object.end();
+        row.end();
         Ok(())
     }
 
@@ -614,8 +587,8 @@ struct Metric<'m, 'a> {
     value: &'a layout::MetricValue,
 }
 
-impl super::out::Json for Metric<'_, '_> {
-    fn write(&self, buffer: &mut Vec<u8>) {
+impl super::out::Value for Metric<'_, '_> {
+    fn write_json(&self, buffer: &mut Vec<u8>) {
         let (descriptor, bits) = (self.descriptor, self.value.value_bits.get());
         let value = match MetricValueKind(descriptor.value_kind.get()) {
             MetricValueKind::I64 => (bits as i64).to_string(),
@@ -625,7 +598,7 @@ impl super::out::Json for Metric<'_, '_> {
         };
         let name = |name: &'static str, text: &'static str| format!(",\"{name}\":\"{text}\"");
         buffer.extend_from_slice(format!("{{\"metric_id\":{},\"name\":", self.value.metric_id).as_bytes());
-        descriptor.name.write(buffer);
+        descriptor.name.write_json(buffer);
         for text in [
             name("unit", MetricUnit(descriptor.unit.get()).name()),
             name("value_kind", MetricValueKind(descriptor.value_kind.get()).name()),
@@ -658,10 +631,10 @@ impl DeviceTime {
         Self { ticks, derived }
     }
 
-    fn print(&self, object: &mut Object<'_, '_>) {
+    fn append(&self, row: &mut Row<'_, '_>) {
         let (first, last, start, end) = self.derived.unwrap_or_default();
-        fields!(
-            object,
+        columns!(
+            row,
             derived_time_available: self.derived.is_some(),
             derived_time_domain: "driver_host_cpu_timestamp_ns",
             derived_time_basis: "first_last_clock_correlation",

@@ -1,11 +1,13 @@
 //! `memory`: allocations and high-water marks.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use rehal_base::{Error, Result};
 
-use super::out::{Object, Out, fields, object};
-use super::{ReportOptions, memory_text, ticks};
+use super::options::ReportOptions;
+use super::out::{Out, Row, columns, row};
+use crate::event::ticks;
 use crate::layout;
 use crate::model::Model;
 use crate::rows;
@@ -28,20 +30,22 @@ pub fn print(bundle: &Bundle<'_>, options: &ReportOptions, out: &mut Out<'_>) ->
         if let Some(lifetimes) = &mut lifetimes {
             lifetimes.add(&record)?;
         }
-        let rows = if options.is_text() { None } else { Some(&mut *out) };
-        memory.add(&record, options, rows)?;
+        memory.add(&record, options, Some(&mut *out))?;
         out.check()?;
     }
-    match lifetimes {
-        Some(lifetimes) if !options.is_text() => print_jsonl(&memory, &lifetimes, options, out),
-        lifetimes => memory_text::print(&memory, lifetimes.as_ref(), options, out),
+    memory.print(options, out);
+    for allocation in memory.allocations.values() {
+        if let Some(lifetimes) = &lifetimes {
+            print_allocation(allocation, lifetimes.of(allocation), out);
+        }
     }
     Ok(())
 }
 
 /// What an allocation is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Kind {
+    #[default]
     Slab,
     PoolReservation,
     QueueAllocation,
@@ -132,7 +136,7 @@ pub struct DeviceMemory {
 }
 
 /// A pool.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Pool {
     pub kind: Kind,
     pub device: u32,
@@ -165,7 +169,7 @@ pub struct PoolStats {
 }
 
 /// An allocation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Allocation {
     pub kind: Kind,
     pub device: u32,
@@ -234,9 +238,9 @@ impl Memory {
                 Error::out_of_range(format!("the bytes of memory event {} overflow a total", event.event_id))
             })?;
             if let Some(out) = out.as_deref_mut() {
-                let mut object = out.object("memory_event");
-                print_event_fields(event, &mut object);
-                object.end();
+                let mut row = out.row("memory_event", "");
+                event_columns(event, &mut row);
+                row.end();
             }
         }
         Ok(())
@@ -367,21 +371,7 @@ impl DeviceMemory {
 
 impl Pool {
     fn new(kind: Kind, device: u32, id: u64, memory_type: u64) -> Self {
-        let (buffer_usage, events, waits, materializes) = (0, 0, 0, 0);
-        let (lifecycle, materialized, stats) = Default::default();
-        Self {
-            kind,
-            device,
-            id,
-            memory_type,
-            buffer_usage,
-            events,
-            waits,
-            materializes,
-            lifecycle,
-            materialized,
-            stats,
-        }
+        Self { kind, device, id, memory_type, ..Self::default() }
     }
 
     fn add(&mut self, event: &layout::MemoryEvent, closes_materialization: bool) -> Option<()> {
@@ -420,30 +410,8 @@ impl PoolStats {
 
 impl Allocation {
     fn new(kind: Kind, device: u32, id: u64, pool: u64) -> Self {
-        let (lifecycle, materialized) = Default::default();
-        Self {
-            kind,
-            device,
-            id,
-            pool,
-            backing: 0,
-            flags: 0,
-            memory_type: 0,
-            buffer_usage: 0,
-            events: 0,
-            waits: 0,
-            materializes: 0,
-            first_event: 0,
-            last_event: 0,
-            first_ns: 0,
-            last_ns: 0,
-            first_submission: 0,
-            last_submission: 0,
-            first_queue: layout::NONE,
-            last_queue: layout::NONE,
-            lifecycle,
-            materialized,
-        }
+        let none = layout::NONE;
+        Self { kind, device, id, pool, first_queue: none, last_queue: none, ..Self::default() }
     }
 
     fn add(&mut self, event: &layout::MemoryEvent, closes_materialization: bool) -> Option<()> {
@@ -475,11 +443,6 @@ impl Allocation {
     /// Whether it has bytes that were not released.
     pub fn is_open(&self) -> bool {
         self.lifecycle.current_bytes != 0 || self.materialized.current_bytes != 0
-    }
-
-    /// Whether its memory is not the device's own.
-    pub fn is_externally_owned(&self) -> bool {
-        self.flags & EXTERNALLY_OWNED != 0
     }
 
     /// Nanoseconds from its first to its last event.
@@ -562,11 +525,11 @@ impl<'a> Lifetimes<'a> {
     }
 }
 
-/// Prints the fields of a memory event.
-pub fn print_event_fields(event: &layout::MemoryEvent, object: &mut Object<'_, '_>) {
+/// Appends the columns of a memory event.
+pub fn event_columns(event: &layout::MemoryEvent, row: &mut Row<'_, '_>) {
     let flags = event.flags.get();
-    fields!(
-        object,
+    columns!(
+        row,
         event { event_id },
         event_type: MemoryEventType(event.event_type.get()).name(),
         event_type_value: event.event_type,
@@ -585,48 +548,76 @@ pub fn print_event_fields(event: &layout::MemoryEvent, object: &mut Object<'_, '
     );
 }
 
-fn print_jsonl(memory: &Memory, lifetimes: &Lifetimes<'_>, options: &ReportOptions, out: &mut Out<'_>) {
-    object!(
-        out,
-        "memory_summary",
-        filter: options.filter.as_str(),
-        id_filter: options.id,
-        total_events: memory.total,
-        matched_events: memory.matched,
-        truncated_chunks: memory.truncated_chunks,
-        dropped_records: memory.dropped_rows,
-        truncated_matched_events: memory.truncated_matched,
-        devices: memory.devices.len(),
-        pools: memory.pools.len(),
-        allocation_lifecycles: memory.allocations.len(),
-        open_allocation_lifecycles: memory.open_allocations(),
-        partial_lifecycle_closes: memory.partial_closes(),
-    );
-    memory.devices.values().iter().for_each(|device| print_device(device, out));
-    memory.pools.values().iter().for_each(|pool| print_pool(pool, out));
-    for allocation in memory.allocations.values() {
-        print_allocation(allocation, lifetimes.of(allocation), out);
+impl Memory {
+    /// Prints all but the allocations.
+    fn print(&self, options: &ReportOptions, out: &mut Out<'_>) {
+        row!(
+            out,
+            "memory_summary",
+            "IREE HAL profile memory summary\nfilter: {filter}\n{has_id?id_filter: {id_filter}\n}events: \
+             total={total_events} matched={matched_events} truncated_chunks={truncated_chunks} \
+             dropped_records={dropped_records} truncated_matched={truncated_matched_events} devices={devices} \
+             pools={pools} allocation_lifecycles={allocation_lifecycles} open_lifecycles={open_allocation_lifecycles} \
+             partial_closes={partial_lifecycle_closes}\n",
+            filter: options.filter.as_str(),
+            @has_id: options.id >= 0,
+            id_filter: options.id,
+            total_events: self.total,
+            matched_events: self.matched,
+            truncated_chunks: self.truncated_chunks,
+            dropped_records: self.dropped_rows,
+            truncated_matched_events: self.truncated_matched,
+            devices: self.devices.len(),
+            pools: self.pools.len(),
+            allocation_lifecycles: self.allocations.len(),
+            open_allocation_lifecycles: self.open_allocations(),
+            partial_lifecycle_closes: self.partial_closes(),
+        );
+        self.devices.values().iter().for_each(|device| print_device(device, out));
+        self.pools.values().iter().for_each(|pool| print_pool(pool, out));
     }
 }
 
-fn print_balance(prefix: &str, balance: &Balance, object: &mut Object<'_, '_>) {
-    object.prefixed(prefix, "_current_count", &balance.current_count);
-    object.prefixed(prefix, "_high_water_count", &balance.high_water_count);
-    object.prefixed(prefix, "_total_open_count", &balance.total_open_count);
-    object.prefixed(prefix, "_total_close_count", &balance.total_close_count);
-    object.prefixed(prefix, "_partial_close_count", &balance.partial_close_count);
-    object.prefixed(prefix, "_current_bytes", &balance.current_bytes);
-    object.prefixed(prefix, "_high_water_bytes", &balance.high_water_bytes);
-    object.prefixed(prefix, "_total_open_bytes", &balance.total_open_bytes);
-    object.prefixed(prefix, "_total_close_bytes", &balance.total_close_bytes);
-    object.prefixed(prefix, "_partial_close_bytes", &balance.partial_close_bytes);
+impl fmt::Display for Balance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { current_count, high_water_count, current_bytes, high_water_bytes, .. } = self;
+        write!(f, "open_at_end={current_count} peak_open={high_water_count} current_bytes={current_bytes} ")?;
+        let Self { total_open_bytes, total_close_bytes, partial_close_count, partial_close_bytes, .. } = self;
+        write!(f, "high_water_bytes={high_water_bytes} opened_bytes={total_open_bytes} ")?;
+        write!(f, "closed_bytes={total_close_bytes} partial_closes={partial_close_count} ")?;
+        write!(f, "partial_close_bytes={partial_close_bytes}")
+    }
+}
+
+/// Appends the columns of a balance, which is also one as text.
+fn balance_columns(prefix: &'static str, balance: &Balance, row: &mut Row<'_, '_>) {
+    row.prefix = prefix;
+    columns!(
+        row,
+        @balance: balance,
+        balance {
+            current_count, high_water_count, total_open_count, total_close_count, partial_close_count, current_bytes,
+            high_water_bytes, total_open_bytes, total_close_bytes, partial_close_bytes,
+        },
+    );
+    row.prefix = "";
 }
 
 fn print_device(device: &DeviceMemory, out: &mut Out<'_>) {
     use MemoryEventType as Type;
-    let mut object = out.object("memory_device");
-    fields!(
-        object,
+    let mut row = out.row(
+        "memory_device",
+        "device[{physical_device_ordinal}]: events={events} slab_acquire/release={slab_acquires}/{slab_releases} \
+         pool_reserve/materialize/release/wait={pool_reserves}/{pool_materializes}/{pool_releases}/{pool_waits} \
+         queue_alloca/dealloca={queue_allocas}/{queue_deallocas} \
+         buffer_allocate/free={buffer_allocates}/{buffer_frees} \
+         buffer_import/unimport={buffer_imports}/{buffer_unimports}\n  slab_provider_events: {slab_balance}\n  \
+         pool_reservations: {pool_reserved_balance}\n  pool_materializations: {pool_materialized_balance}\n  \
+         queue_inflight_allocations: {queue_inflight_balance}\n  buffer_allocations: {buffer_balance}\n  \
+         buffer_imports: {imported_buffer_balance}\n",
+    );
+    columns!(
+        row,
         physical_device_ordinal: device.device,
         events: device.events,
         slab_acquires: device.count(Type::SLAB_ACQUIRE),
@@ -642,29 +633,42 @@ fn print_device(device: &DeviceMemory, out: &mut Out<'_>) {
         buffer_imports: device.count(Type::BUFFER_IMPORT),
         buffer_unimports: device.count(Type::BUFFER_UNIMPORT),
     );
-    print_balance("slab", &device.slabs, &mut object);
-    print_balance("pool_reserved", &device.reservations, &mut object);
-    print_balance("pool_materialized", &device.materializations, &mut object);
-    print_balance("queue_inflight", &device.queue_allocations, &mut object);
-    print_balance("buffer", &device.buffers, &mut object);
-    print_balance("imported_buffer", &device.imports, &mut object);
-    object.end();
+    balance_columns("slab_", &device.slabs, &mut row);
+    balance_columns("pool_reserved_", &device.reservations, &mut row);
+    balance_columns("pool_materialized_", &device.materializations, &mut row);
+    balance_columns("queue_inflight_", &device.queue_allocations, &mut row);
+    balance_columns("buffer_", &device.buffers, &mut row);
+    balance_columns("imported_buffer_", &device.imports, &mut row);
+    row.end();
 }
 
 fn print_pool(pool: &Pool, out: &mut Out<'_>) {
-    let mut object = out.object("memory_pool");
-    fields!(
-        object,
+    let mut row = out.row(
+        "memory_pool",
+        "pool[{kind} device={physical_device_ordinal} id={pool_id} memory_type={memory_type}]: events={events} \
+         waits={waits} materializes={materializes} {lifecycle_balance}{is_reservation? \
+         materialized_at_end={materialized_current_count} \
+         materialized_high_water_bytes={materialized_high_water_bytes}}{pool_stats_available? \
+         pool_stats_samples={pool_stats_samples} pool_bytes_reserved={pool_bytes_reserved} \
+         pool_bytes_reserved_high_water={pool_bytes_reserved_high_water} pool_bytes_free={pool_bytes_free} \
+         pool_bytes_free_low_water={pool_bytes_free_low_water} pool_bytes_committed={pool_bytes_committed} \
+         pool_bytes_committed_high_water={pool_bytes_committed_high_water} pool_budget_limit={pool_budget_limit} \
+         pool_reservations={pool_reservation_count} pool_reservation_high_water={pool_reservation_high_water_count} \
+         pool_slabs={pool_slab_count} pool_slab_high_water={pool_slab_high_water_count}}\n",
+    );
+    let stats = &pool.stats;
+    columns!(
+        row,
         kind: pool.kind.name(),
+        @is_reservation: pool.kind == Kind::PoolReservation,
         physical_device_ordinal: pool.device,
         pool_id: pool.id,
         pool { memory_type, buffer_usage, events, waits, materializes },
     );
-    print_balance("lifecycle", &pool.lifecycle, &mut object);
-    print_balance("materialized", &pool.materialized, &mut object);
-    let stats = &pool.stats;
-    fields!(
-        object,
+    balance_columns("lifecycle_", &pool.lifecycle, &mut row);
+    balance_columns("materialized_", &pool.materialized, &mut row);
+    columns!(
+        row,
         pool_stats_available: stats.pool_stats_samples != 0,
         stats {
             pool_stats_samples, pool_bytes_reserved, pool_bytes_reserved_high_water, pool_bytes_free,
@@ -672,20 +676,33 @@ fn print_pool(pool: &Pool, out: &mut Out<'_>) {
             pool_reservation_count, pool_reservation_high_water_count, pool_slab_count, pool_slab_high_water_count,
         },
     );
-    object.end();
+    row.end();
 }
 
 fn print_allocation(allocation: &Allocation, lifetime: Lifetime, out: &mut Out<'_>) {
     let (start, end) = lifetime.span.unwrap_or_default();
-    let mut object = out.object("memory_allocation");
-    fields!(
-        object,
+    let mut row = out.row(
+        "memory_allocation",
+        "allocation[{kind} device={physical_device_ordinal} id={allocation_id} pool={pool_id} backing={backing_id} \
+         externally_owned={externally_owned}]: events={events} waits={waits} materializes={materializes} \
+         open_at_end={open_at_end} current_bytes={lifecycle_current_bytes} \
+         high_water_bytes={lifecycle_high_water_bytes} opened_bytes={lifecycle_total_open_bytes} \
+         closed_bytes={lifecycle_total_close_bytes} partial_closes={lifecycle_partial_close_count} \
+         partial_close_bytes={lifecycle_partial_close_bytes} first_event={first_event_id} last_event={last_event_id} \
+         duration_ns={duration_ns}\n{is_of_queue?  device_lifetime: available={device_lifetime_available} \
+         alloca_event={alloca_device_event_id} dealloca_event={dealloca_device_event_id} \
+         duration_ticks={device_lifetime_duration_ticks}{device_lifetime_time_ns_available? \
+         duration_ns={device_lifetime_duration_ns}}\n}",
+    );
+    columns!(
+        row,
         kind: allocation.kind.name(),
+        @is_of_queue: allocation.kind == Kind::QueueAllocation,
         physical_device_ordinal: allocation.device,
         allocation_id: allocation.id,
         pool_id: allocation.pool,
         backing_id: allocation.backing,
-        externally_owned: allocation.is_externally_owned(),
+        externally_owned: allocation.flags & EXTERNALLY_OWNED != 0,
         allocation { memory_type, buffer_usage, events, waits, materializes },
         open_at_end: allocation.is_open(),
         first_event_id: allocation.first_event,
@@ -707,7 +724,7 @@ fn print_allocation(allocation: &Allocation, lifetime: Lifetime, out: &mut Out<'
         device_lifetime_time_ns_available: lifetime.ns.is_some(),
         device_lifetime_duration_ns: lifetime.ns.unwrap_or(0),
     );
-    print_balance("lifecycle", &allocation.lifecycle, &mut object);
-    print_balance("materialized", &allocation.materialized, &mut object);
-    object.end();
+    balance_columns("lifecycle_", &allocation.lifecycle, &mut row);
+    balance_columns("materialized_", &allocation.materialized, &mut row);
+    row.end();
 }

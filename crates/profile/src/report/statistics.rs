@@ -1,39 +1,32 @@
 //! `statistics`: totals per operation and function.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use rehal_base::Result;
 
-use super::out::{Out, object};
-use super::{ReportOptions, add, nanoseconds, statistics_text};
+use super::numbers::add;
+use super::out::{Out, row};
 use crate::clock::ClockSamples;
-use crate::layout::{self, NONE};
+use crate::event::{Event, EventRow, Times};
+use crate::layout::NONE;
 use crate::rows;
 use crate::table::Table;
 use crate::{Bundle, ContentType, MemoryEventType, QueueEventType, Record};
 
-pub fn print(bundle: &Bundle<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {
+pub fn print(bundle: &Bundle<'_>, out: &mut Out<'_>) -> Result<()> {
     let mut statistics = Statistics::default();
     for record in bundle.records() {
         statistics.add(&record?)?;
     }
-    if options.is_text() {
-        return statistics_text::print(&statistics, out);
-    }
-    let (row_count, dropped_record_count) = (statistics.rows.len(), statistics.dropped_rows);
-    object!(
-        out,
-        "statistics_summary",
-        row_count: row_count,
-        dropped_record_count: dropped_record_count,
-    );
+    statistics.print_summary(out)?;
     statistics.rows.values().iter().for_each(|row| print_row(&statistics, row, out));
     Ok(())
 }
 
 /// What a row totals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+enum Kind {
     DispatchFunction = 1,
     DispatchCommandBuffer = 2,
     DispatchCommandOperation = 3,
@@ -63,7 +56,7 @@ impl Kind {
     }
 
     /// The clock of its times.
-    pub fn domain(self) -> Domain {
+    fn domain(self) -> Domain {
         match self {
             Self::DispatchFunction
             | Self::DispatchCommandBuffer
@@ -77,7 +70,7 @@ impl Kind {
 
 /// A clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Domain {
+enum Domain {
     None = 0,
     DeviceTick = 1,
     HostTime = 2,
@@ -85,31 +78,31 @@ pub enum Domain {
 
 /// What the events of a row have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
-    pub kind: Kind,
-    pub device: u32,
-    pub queue: u32,
-    pub event_type: u32,
-    pub executable: u64,
-    pub command_buffer: u64,
-    pub function: u32,
-    pub command: u32,
+struct Key {
+    kind: Kind,
+    device: u32,
+    queue: u32,
+    event_type: u32,
+    executable: u64,
+    command_buffer: u64,
+    function: u32,
+    command: u32,
 }
 
 /// The totals of events.
 #[derive(Clone, Copy, Debug)]
-pub struct Totals {
-    pub key: Key,
+struct Totals {
+    key: Key,
     flags: u32,
-    pub sample_count: u64,
-    pub invalid_sample_count: u64,
-    pub operation_count: u64,
-    pub payload_bytes: u64,
-    pub tile_count: u64,
-    pub tile_duration_sum_ns: u64,
+    sample_count: u64,
+    invalid_sample_count: u64,
+    operation_count: u64,
+    payload_bytes: u64,
+    tile_count: u64,
+    tile_duration_sum_ns: u64,
     first_start_time: u64,
     last_end_time: u64,
-    pub total_duration: u64,
+    total_duration: u64,
     minimum_duration: u64,
     maximum_duration: u64,
 }
@@ -123,24 +116,13 @@ const OPERATION_COUNT: u32 = 1 << 2;
 /// [`Totals::flags`]: it has tiles.
 const TILE_TOTALS: u32 = 1 << 3;
 
-/// What an event adds to a row.
-#[derive(Clone, Copy, Default)]
-struct Sample {
-    /// Start and end, unless they are missing or reversed.
-    times: Option<(u64, u64)>,
-    operations: u64,
-    bytes: u64,
-    tiles: u64,
-    tiles_ns: u64,
-}
-
 /// All totals of a bundle.
 #[derive(Default)]
-pub struct Statistics<'a> {
-    pub rows: Table<Key, Totals>,
+struct Statistics<'a> {
+    rows: Table<Key, Totals>,
     functions: HashMap<(u64, u32), &'a [u8]>,
     clocks: HashMap<u32, ClockSamples>,
-    pub dropped_rows: u64,
+    dropped_rows: u64,
 }
 
 impl<'a> Statistics<'a> {
@@ -149,25 +131,7 @@ impl<'a> Statistics<'a> {
             add(&mut self.dropped_rows, record.header.dropped_record_count.get())?;
         }
         match record.content() {
-            Some(ContentType::DispatchEvents) => {
-                let header = record.header;
-                let queue = (header.physical_device_ordinal.get(), header.queue_ordinal.get());
-                record
-                    .rows::<rows::DispatchEvent<'_>>()
-                    .try_for_each(|row| self.add_dispatch(queue, row?.header))
-            }
-            Some(ContentType::QueueDeviceEvents) => record
-                .rows::<rows::QueueDeviceEvent<'_>>()
-                .try_for_each(|row| self.add_device_event(row?.header)),
-            Some(ContentType::QueueEvents) => {
-                record.rows::<rows::QueueEvent<'_>>().try_for_each(|row| self.add_queue_event(row?.header))
-            }
-            Some(ContentType::HostExecutionEvents) => record
-                .rows::<rows::HostExecutionEvent<'_>>()
-                .try_for_each(|row| self.add_host_event(row?.header)),
-            Some(ContentType::MemoryEvents) => {
-                record.rows::<rows::MemoryEvent<'_>>().try_for_each(|row| self.add_memory_event(row?.header))
-            }
+            Some(ContentType::CommandRegionEvents | ContentType::EventRelationships) => Ok(()),
             Some(ContentType::ClockCorrelations) => {
                 record.rows::<rows::ClockCorrelation<'_>>().try_for_each(|row| {
                     let sample = row?.header;
@@ -181,118 +145,43 @@ impl<'a> Statistics<'a> {
                 self.functions.entry(key).or_insert(row.name);
                 Ok(())
             }),
-            _ => Ok(()),
+            _ => record.for_each_event(|event| self.add_event(&event)),
         }
     }
 
-    fn add_dispatch(&mut self, (device, queue): (u32, u32), event: &layout::DispatchEvent) -> Result<()> {
-        let (start, end) = (event.start_tick.get(), event.end_tick.get());
-        let sample =
-            Sample { times: Some((start, end)).filter(|_| start != 0 && end >= start), ..Sample::default() };
-        let work = Work::new(
-            event.executable_id,
-            event.function_ordinal,
-            event.command_buffer_id,
-            event.command_index,
-        );
-        let kinds = [Kind::DispatchFunction, Kind::DispatchCommandBuffer, Kind::DispatchCommandOperation];
-        self.add_work(kinds, device, queue, work, &sample)
-    }
-
-    fn add_device_event(&mut self, event: &layout::QueueDeviceEvent) -> Result<()> {
-        let (start, end) = (event.start_tick.get(), event.end_tick.get());
-        let sample = Sample {
-            times: Some((start, end)).filter(|_| start != 0 && end >= start),
-            operations: event.operation_count.get().into(),
-            bytes: event.payload_length.get(),
-            ..Sample::default()
+    fn add_event(&mut self, event: &Event<'_>) -> Result<()> {
+        let (device, queue, _) = event.queue;
+        let operation = match event.row {
+            EventRow::DeviceOperation(_) => Some(Kind::QueueDeviceOperation),
+            EventRow::Submission(_) => Some(Kind::QueueHostOperation),
+            EventRow::HostExecution(_) => Some(Kind::HostExecutionQueueOperation),
+            EventRow::Memory(_) => Some(Kind::MemoryLifecycle),
+            _ => None,
         };
-        let key = Key {
-            event_type: event.event_type.get(),
-            command_buffer: event.command_buffer_id.get(),
-            ..Key::new(
-                Kind::QueueDeviceOperation,
-                event.physical_device_ordinal.get(),
-                event.queue_ordinal.get(),
-            )
+        if let Some(kind) = operation {
+            let Event { event_type, command_buffer, .. } = *event;
+            self.row(Key { event_type, command_buffer, ..Key::new(kind, device, queue) }).add(event)?;
+        }
+        let [of_function, of_command_buffer, of_command] = match event.row {
+            EventRow::Dispatch(..) => {
+                [Kind::DispatchFunction, Kind::DispatchCommandBuffer, Kind::DispatchCommandOperation]
+            }
+            EventRow::HostExecution(_) => [
+                Kind::HostExecutionFunction,
+                Kind::HostExecutionCommandBuffer,
+                Kind::HostExecutionCommandOperation,
+            ],
+            _ => return Ok(()),
         };
-        self.row(key).add(&sample)
-    }
-
-    fn add_queue_event(&mut self, event: &layout::QueueEvent) -> Result<()> {
-        let sample = Sample {
-            times: host_times(event.host_time_ns.get(), event.ready_host_time_ns.get()),
-            operations: event.operation_count.get().into(),
-            bytes: event.payload_length.get(),
-            ..Sample::default()
-        };
-        let key = Key {
-            event_type: event.event_type.get(),
-            command_buffer: event.command_buffer_id.get(),
-            ..Key::new(
-                Kind::QueueHostOperation,
-                event.physical_device_ordinal.get(),
-                event.queue_ordinal.get(),
-            )
-        };
-        self.row(key).add(&sample)
-    }
-
-    fn add_host_event(&mut self, event: &layout::HostExecutionEvent) -> Result<()> {
-        let sample = Sample {
-            times: host_times(event.start_host_time_ns.get(), event.end_host_time_ns.get()),
-            operations: event.operation_count.get().into(),
-            bytes: event.payload_length.get(),
-            tiles: event.tile_count.get(),
-            tiles_ns: u64::try_from(event.tile_duration_sum_ns.get()).unwrap_or(0),
-        };
-        let (device, queue) = (event.physical_device_ordinal.get(), event.queue_ordinal.get());
-        let key = Key {
-            event_type: event.event_type.get(),
-            command_buffer: event.command_buffer_id.get(),
-            ..Key::new(Kind::HostExecutionQueueOperation, device, queue)
-        };
-        self.row(key).add(&sample)?;
-        let work = Work::new(
-            event.executable_id,
-            event.function_ordinal,
-            event.command_buffer_id,
-            event.command_index,
-        );
-        let kinds = [
-            Kind::HostExecutionFunction,
-            Kind::HostExecutionCommandBuffer,
-            Kind::HostExecutionCommandOperation,
-        ];
-        self.add_work(kinds, device, queue, work, &sample)
-    }
-
-    fn add_memory_event(&mut self, event: &layout::MemoryEvent) -> Result<()> {
-        let sample = Sample { bytes: event.length.get(), ..Sample::default() };
-        let (device, queue) = (event.physical_device_ordinal.get(), event.queue_ordinal.get());
-        let key =
-            Key { event_type: event.event_type.get(), ..Key::new(Kind::MemoryLifecycle, device, queue) };
-        self.row(key).add(&sample)
-    }
-
-    /// Adds to the rows of the function, the command buffer and the command.
-    fn add_work(
-        &mut self,
-        kinds: [Kind; 3],
-        device: u32,
-        queue: u32,
-        work: Work,
-        sample: &Sample,
-    ) -> Result<()> {
-        let Work { executable, function, command_buffer, command } = work;
-        if executable != 0 && function != NONE {
-            self.row(Key { executable, function, ..Key::new(kinds[0], device, queue) }).add(sample)?;
+        let Event { executable, function, command_buffer, command, .. } = *event;
+        if event.function().is_some() {
+            self.row(Key { executable, function, ..Key::new(of_function, device, queue) }).add(event)?;
         }
         if command_buffer != 0 {
-            self.row(Key { command_buffer, ..Key::new(kinds[1], device, queue) }).add(sample)?;
+            self.row(Key { command_buffer, ..Key::new(of_command_buffer, device, queue) }).add(event)?;
             if command != NONE {
-                let key = Key::new(kinds[2], device, queue);
-                self.row(Key { executable, function, command_buffer, command, ..key }).add(sample)?;
+                let key = Key::new(of_command, device, queue);
+                self.row(Key { executable, function, command_buffer, command, ..key }).add(event)?;
             }
         }
         Ok(())
@@ -317,12 +206,12 @@ impl<'a> Statistics<'a> {
     }
 
     /// The name of the function of a row, if the bundle has one.
-    pub fn function_name(&self, key: &Key) -> Option<&'a [u8]> {
+    fn function_name(&self, key: &Key) -> Option<&'a [u8]> {
         self.functions.get(&(key.executable, key.function)).copied().filter(|name| !name.is_empty())
     }
 
     /// A duration of a row with times in nanoseconds, if the clock is known.
-    pub fn ns(&self, totals: &Totals, duration: u64) -> Option<u64> {
+    fn ns(&self, totals: &Totals, duration: u64) -> Option<u64> {
         match totals.key.kind.domain() {
             _ if !totals.has_times() => None,
             Domain::None => None,
@@ -332,35 +221,6 @@ impl<'a> Statistics<'a> {
             }
         }
     }
-}
-
-/// The command that an event executed.
-#[derive(Clone, Copy)]
-struct Work {
-    executable: u64,
-    function: u32,
-    command_buffer: u64,
-    command: u32,
-}
-
-impl Work {
-    fn new(
-        executable: zerocopy::little_endian::U64,
-        function: zerocopy::little_endian::U32,
-        command_buffer: zerocopy::little_endian::U64,
-        command: zerocopy::little_endian::U32,
-    ) -> Self {
-        Self {
-            executable: executable.get(),
-            function: function.get(),
-            command_buffer: command_buffer.get(),
-            command: command.get(),
-        }
-    }
-}
-
-fn host_times(start: i64, end: i64) -> Option<(u64, u64)> {
-    nanoseconds(start, end).map(|_| (start.unsigned_abs(), end.unsigned_abs()))
 }
 
 impl Key {
@@ -378,7 +238,7 @@ impl Key {
     }
 
     /// The name of its events' type, if they have one.
-    pub fn event_name(&self) -> Option<&'static str> {
+    fn event_name(&self) -> Option<&'static str> {
         match self.kind {
             Kind::QueueDeviceOperation | Kind::QueueHostOperation | Kind::HostExecutionQueueOperation => {
                 Some(QueueEventType(self.event_type).name())
@@ -390,23 +250,27 @@ impl Key {
 }
 
 impl Totals {
-    fn add(&mut self, sample: &Sample) -> Result<()> {
+    fn add(&mut self, event: &Event<'_>) -> Result<()> {
         add(&mut self.sample_count, 1)?;
         for (total, value, flag) in [
-            (&mut self.operation_count, sample.operations, OPERATION_COUNT),
-            (&mut self.payload_bytes, sample.bytes, PAYLOAD_BYTES),
-            (&mut self.tile_count, sample.tiles, TILE_TOTALS),
+            (&mut self.operation_count, event.operation_count.into(), OPERATION_COUNT),
+            (&mut self.payload_bytes, event.bytes, PAYLOAD_BYTES),
+            (&mut self.tile_count, event.tile_count, TILE_TOTALS),
         ] {
             if value != 0 {
                 add(total, value)?;
                 self.flags |= flag;
             }
         }
-        if sample.tiles != 0 {
-            add(&mut self.tile_duration_sum_ns, sample.tiles_ns)?;
+        if event.tile_count != 0 {
+            add(&mut self.tile_duration_sum_ns, u64::try_from(event.tile_duration_ns).unwrap_or(0))?;
         }
-        let Some((start, end)) = sample.times else {
-            return add(&mut self.invalid_sample_count, 1);
+        let (start, end) = match event.times.valid() {
+            Some(Times::Host(start, end)) if self.key.kind.domain() == Domain::HostTime => {
+                (start.unsigned_abs(), end.unsigned_abs())
+            }
+            Some(Times::Device(start, end)) => (start, end),
+            _ => return add(&mut self.invalid_sample_count, 1),
         };
         let duration = end - start;
         add(&mut self.total_duration, duration)?;
@@ -419,10 +283,93 @@ impl Totals {
     }
 
     /// Whether any of its events has times.
-    pub fn has_times(&self) -> bool {
+    fn has_times(&self) -> bool {
         self.flags & TIMING != 0
     }
 }
+
+/// Nanoseconds in a unit that suits them.
+struct Duration(u64);
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(ns) = self;
+        match ns {
+            1_000_000.. => write!(f, "{}.{:03} ms", ns / 1_000_000, ns % 1_000_000 / 1_000),
+            1_000.. => write!(f, "{}.{:03} us", ns / 1_000, ns % 1_000),
+            _ => write!(f, "{ns} ns"),
+        }
+    }
+}
+
+/// The kinds whose rows the text of the summary adds up.
+const SUMMED: [Kind; 5] = [
+    Kind::DispatchFunction,
+    Kind::HostExecutionFunction,
+    Kind::HostExecutionQueueOperation,
+    Kind::QueueDeviceOperation,
+    Kind::QueueHostOperation,
+];
+
+impl Statistics<'_> {
+    fn print_summary(&self, out: &mut Out<'_>) -> Result<()> {
+        let (mut sums, mut unscaled) = ([0; 5], 0_u64);
+        for row in self.rows.values().iter().filter(|_| out.is_text()) {
+            let ns = self.ns(row, row.total_duration);
+            unscaled += u64::from(row.has_times() && ns.is_none());
+            if let Some(at) = SUMMED.iter().position(|kind| *kind == row.key.kind) {
+                add(&mut sums[at], ns.unwrap_or(0))?;
+            }
+        }
+        let [dispatches, host_dispatches, host_operations, device_operations, submissions] =
+            sums.map(Duration);
+        row!(
+            out,
+            "statistics_summary",
+            "\nIREE HAL device statistics:\n{is_empty?  no profiling records captured\n}{is_empty!  \
+             aggregate_rows={row_count}\n{dropped_record_count?  dropped_records={dropped_record_count}\n}{row_count?  \
+             dispatch_function_total={dispatches}\n  host_execution_function_total={host_dispatches}\n  \
+             host_execution_queue_total={host_operations}\n  device_queue_total={device_operations}\n  \
+             host_queue_ready_total={submissions}\n{unscaled?  unscaled_timing_rows={unscaled}\n}}}",
+            row_count: self.rows.len(),
+            dropped_record_count: self.dropped_rows,
+            @is_empty: self.rows.len() == 0 && self.dropped_rows == 0,
+            @dispatches: dispatches,
+            @host_dispatches: host_dispatches,
+            @host_operations: host_operations,
+            @device_operations: device_operations,
+            @submissions: submissions,
+            @unscaled: unscaled,
+        );
+        Ok(())
+    }
+
+    /// A duration of a row in a unit that suits it.
+    fn shown(&self, totals: &Totals, duration: u64) -> String {
+        match self.ns(totals, duration) {
+            Some(ns) => Duration(ns).to_string(),
+            None if totals.has_times() && totals.key.kind.domain() == Domain::DeviceTick => {
+                format!("{duration} ticks")
+            }
+            None => "-".to_owned(),
+        }
+    }
+}
+
+/// The text of the rows of functions.
+const OF_FUNCTION: &str = "  {label} {has_name?{function_name}}{has_name!executable={executable_id} \
+    function={function_ordinal}}  count={sample_count} total={total} avg={average}{invalid_sample_count? \
+    invalid={invalid_sample_count}}{tile_count? tiles={tile_count} tile_sum={tile_sum}}\n";
+
+/// The text of the rows of queues.
+const OF_QUEUE: &str = "  {label} p={physical_device_ordinal} q={queue_ordinal} {event_name}  count={sample_count} \
+    total={total} avg={average}{invalid_sample_count? invalid={invalid_sample_count}}{operation_count? \
+    operations={operation_count}}{tile_count? tiles={tile_count} tile_sum={tile_sum}}{payload_bytes? \
+    payload={payload_bytes}B}\n";
+
+/// The text of the rows of memory.
+const OF_MEMORY: &str = "  {label} p={physical_device_ordinal} q={queue_ordinal} {event_name} count={sample_count} \
+    bytes={payload_bytes}\n";
 
 fn print_row(statistics: &Statistics<'_>, totals: &Totals, out: &mut Out<'_>) {
     let (key, has_times) = (&totals.key, totals.has_times());
@@ -432,9 +379,20 @@ fn print_row(statistics: &Statistics<'_>, totals: &Totals, out: &mut Out<'_>) {
         Domain::HostTime => ("iree_host_time_ns", "ns"),
     };
     let times = |value: u64| if has_times { value } else { 0 };
-    object!(
+    let (label, template) = match key.kind {
+        Kind::DispatchFunction => ("dispatch", OF_FUNCTION),
+        Kind::HostExecutionFunction => ("host_execute", OF_FUNCTION),
+        Kind::HostExecutionQueueOperation => ("host_execute_queue", OF_QUEUE),
+        Kind::QueueDeviceOperation => ("device_queue", OF_QUEUE),
+        Kind::QueueHostOperation => ("host_queue", OF_QUEUE),
+        Kind::MemoryLifecycle => ("memory", OF_MEMORY),
+        _ => ("", ""),
+    };
+    row!(
         out,
         "statistics_row",
+        template,
+        @label: label,
         row_type: key.kind.name(),
         row_type_value: key.kind as u32,
         time_domain: domain,
@@ -454,9 +412,13 @@ fn print_row(statistics: &Statistics<'_>, totals: &Totals, out: &mut Out<'_>) {
         function_ordinal: key.function,
         command_index: key.command,
         function_name: statistics.function_name(key),
+        @has_name: statistics.function_name(key).is_some(),
         totals {
             sample_count, invalid_sample_count, operation_count, payload_bytes, tile_count, tile_duration_sum_ns,
         },
+        @tile_sum: Duration(totals.tile_duration_sum_ns),
+        @total: statistics.shown(totals, totals.total_duration),
+        @average: statistics.shown(totals, totals.total_duration / totals.sample_count.max(1)),
         first_start_time: times(totals.first_start_time),
         last_end_time: times(totals.last_end_time),
         total_duration: totals.total_duration,

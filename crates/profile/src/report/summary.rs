@@ -2,24 +2,24 @@
 
 use rehal_base::{Result, StatusCode};
 
-use super::out::{Fixed, Object, Out, fields, object};
-use super::{ReportOptions, add, nanoseconds, status_name, summary_text, ticks};
+use super::numbers::add;
+use super::out::{Fixed, Out, Row, columns, row};
 use crate::clock::{ClockFit, ClockSamples};
+use crate::codes::status_name;
+use crate::event::{EventRow, Times, nanoseconds, ticks};
 use crate::layout::{self, CLOCK_HOST_TIME_BRACKET};
 use crate::rows;
 use crate::table::Table;
 use crate::{Bundle, ContentType, Record, RecordType};
 
-pub fn print(bundle: &Bundle<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {
+pub fn print(bundle: &Bundle<'_>, out: &mut Out<'_>) -> Result<()> {
     let mut summary = Summary::default();
     for record in bundle.records() {
         summary.add(&record?)?;
     }
-    if options.is_text() {
-        summary_text::print(&summary, out)
-    } else {
-        print_jsonl(&summary, out)
-    }
+    summary.print(out);
+    out.heading("devices:\n");
+    summary.devices.values().iter().for_each(|device| print_device(device, out));
     Ok(())
 }
 
@@ -149,28 +149,23 @@ impl Summary {
     fn add_chunk(&mut self, content: ContentType, record: &Record<'_>) -> Result<()> {
         self.chunk_counts[content as usize] += 1;
         record.with_rows(|_| self.row_counts[content as usize] += 1)?;
-        match content {
-            ContentType::DispatchEvents => {
-                let device = self.device(record.header.physical_device_ordinal.get());
-                record
-                    .rows::<rows::DispatchEvent<'_>>()
-                    .try_for_each(|row| device.add_dispatch(row?.header))?;
-            }
-            ContentType::HostExecutionEvents => {
-                for row in record.rows::<rows::HostExecutionEvent<'_>>() {
-                    let event = row?.header;
-                    self.host_executions.add(event.start_host_time_ns.get(), event.end_host_time_ns.get())?;
-                }
-            }
-            ContentType::CommandRegionEvents => {
-                for row in record.rows::<rows::CommandRegionEvent<'_>>() {
-                    let event = row?.header;
-                    self.regions.add(event.start_host_time_ns.get(), event.end_host_time_ns.get())?;
-                }
-            }
-            _ => self.add_metadata(record)?,
+        if content == ContentType::DispatchEvents {
+            self.device(record.header.physical_device_ordinal.get());
         }
-        Ok(())
+        match content {
+            ContentType::DispatchEvents
+            | ContentType::HostExecutionEvents
+            | ContentType::CommandRegionEvents => {
+                record.for_each_event(|event| match (event.row, event.times) {
+                    (_, Times::Device(start, end)) => self.device(event.queue.0).add_dispatch(start, end),
+                    (EventRow::HostExecution(_), Times::Host(start, end)) => {
+                        self.host_executions.add(start, end)
+                    }
+                    (_, Times::Host(start, end)) => self.regions.add(start, end),
+                })
+            }
+            _ => self.add_metadata(record),
+        }
     }
 
     fn add_metadata(&mut self, record: &Record<'_>) -> Result<()> {
@@ -240,9 +235,8 @@ impl DeviceSummary {
         }
     }
 
-    fn add_dispatch(&mut self, event: &layout::DispatchEvent) -> Result<()> {
+    fn add_dispatch(&mut self, start: u64, end: u64) -> Result<()> {
         self.dispatches += 1;
-        let (start, end) = (event.start_tick.get(), event.end_tick.get());
         let Some(ticks) = ticks(start, end) else {
             self.invalid_dispatches += 1;
             return Ok(());
@@ -295,11 +289,11 @@ impl DeviceSummary {
     }
 }
 
-/// Prints the fields of the first session that failed, if one did.
-pub fn print_failure(failure: Option<Failure>, object: &mut Object<'_, '_>) {
+/// Appends the columns of the first session that failed, if one did.
+pub fn failure_columns(failure: Option<Failure>, row: &mut Row<'_, '_>) {
     if let Some(failure) = failure {
-        fields!(
-            object,
+        columns!(
+            row,
             first_non_ok_session_id: failure.session,
             first_non_ok_stream_id: failure.stream,
             first_non_ok_event_id: failure.event,
@@ -309,72 +303,120 @@ pub fn print_failure(failure: Option<Failure>, object: &mut Object<'_, '_>) {
     }
 }
 
-fn print_jsonl(summary: &Summary, out: &mut Out<'_>) {
-    use ContentType as Content;
-    let mut object = out.object("summary");
-    fields!(
-        object,
-        file_records: summary.records,
-        session_begin_records: summary.session_begins,
-        chunk_records: summary.chunks,
-        session_end_records: summary.session_ends,
-        non_ok_session_end_records: summary.failed_sessions,
-        unknown_records: summary.unknown_records,
-    );
-    print_failure(summary.first_failure, &mut object);
-    object.field("device_chunks", &summary.chunks_of(Content::Devices));
-    object.field("queue_chunks", &summary.chunks_of(Content::Queues));
-    print_counts(summary, "executable", Content::Executables, &mut object);
-    print_counts(summary, "executable_code_object", Content::CodeObjects, &mut object);
-    object.field("executable_code_object_data_bytes", &summary.code_bytes);
-    print_counts(summary, "executable_code_object_load", Content::CodeObjectLoads, &mut object);
-    print_counts(summary, "executable_function", Content::Functions, &mut object);
-    print_counts(summary, "command_buffer", Content::CommandBuffers, &mut object);
-    print_counts(summary, "command_operation", Content::CommandOperations, &mut object);
-    object.field("clock_correlation_chunks", &summary.chunks_of(Content::ClockCorrelations));
-    object.field("dispatch_event_chunks", &summary.chunks_of(Content::DispatchEvents));
-    print_counts(summary, "queue_event", Content::QueueEvents, &mut object);
-    print_counts(summary, "queue_device_event", Content::QueueDeviceEvents, &mut object);
-    print_counts(summary, "host_execution_event", Content::HostExecutionEvents, &mut object);
-    fields!(
-        object,
-        invalid_host_execution_event_records: summary.host_executions.invalid,
-        total_host_execution_duration_ns: summary.host_executions.total_ns,
-    );
-    print_counts(summary, "command_region_event", Content::CommandRegionEvents, &mut object);
-    fields!(
-        object,
-        invalid_command_region_event_records: summary.regions.invalid,
-        total_command_region_duration_ns: summary.regions.total_ns,
-    );
-    print_counts(summary, "memory_event", Content::MemoryEvents, &mut object);
-    print_counts(summary, "event_relationship", Content::EventRelationships, &mut object);
-    print_counts(summary, "counter_set", Content::CounterSets, &mut object);
-    print_counts(summary, "counter", Content::Counters, &mut object);
-    print_counts(summary, "counter_sample", Content::CounterSamples, &mut object);
-    print_counts(summary, "device_metric_source", Content::MetricSources, &mut object);
-    print_counts(summary, "device_metric_descriptor", Content::MetricDescriptors, &mut object);
-    print_counts(summary, "device_metric_sample", Content::MetricSamples, &mut object);
-    fields!(
-        object,
-        device_metric_values: summary.metrics.values,
-        invalid_device_metric_sample_records: summary.metrics.invalid,
-    );
-    print_counts(summary, "executable_trace", Content::ExecutableTraces, &mut object);
-    fields!(
-        object,
-        executable_trace_data_bytes: summary.trace_bytes,
-        unknown_chunks: summary.unknown_chunks,
-        truncated_chunks: summary.truncated_chunks,
-        dropped_records: summary.dropped_rows,
-    );
-    object.end();
-    summary.devices.values().iter().for_each(|device| print_device(device, out));
-}
+/// The rows of each content type of [`ContentType::CHUNKS`].
+const NAMES: [&str; ContentType::CHUNKS.len()] = [
+    "device",
+    "queue",
+    "executable",
+    "executable_code_object",
+    "executable_code_object_load",
+    "executable_function",
+    "command_buffer",
+    "command_operation",
+    "clock_correlation",
+    "dispatch_event",
+    "queue_event",
+    "queue_device_event",
+    "host_execution_event",
+    "command_region_event",
+    "memory_event",
+    "event_relationship",
+    "counter_set",
+    "counter",
+    "counter_sample",
+    "device_metric_source",
+    "device_metric_descriptor",
+    "device_metric_sample",
+    "executable_trace",
+];
 
-fn print_counts(summary: &Summary, name: &str, content: ContentType, object: &mut Object<'_, '_>) {
-    object.prefixed(name, "_chunks", &summary.chunks_of(content));
-    object.prefixed(name, "_records", &summary.rows_of(content));
+impl Summary {
+    fn print(&self, out: &mut Out<'_>) {
+        let mut row = out.row(
+            "summary",
+            "IREE HAL profile summary\nrecords: file={file_records} session_begin={session_begin_records} \
+             chunks={chunk_records} session_end={session_end_records} non_ok_session_end={non_ok_session_end_records} \
+             unknown={unknown_records}\n{first_non_ok_status?session_status: \
+             first_non_ok_session_id={first_non_ok_session_id} first_non_ok_stream_id={first_non_ok_stream_id} \
+             first_non_ok_event_id={first_non_ok_event_id} first_non_ok_status_code={first_non_ok_status_code} \
+             first_non_ok_status={first_non_ok_status}\n}chunks:{all_chunks} unknown={unknown_chunks} \
+             truncated={truncated_chunks} dropped_records={dropped_records}\nmetadata_records:{metadata_records}\n\
+             event_records: queue_events={queue_event_records} queue_device_events={queue_device_event_records} \
+             host_execution_events={host_execution_event_records} \
+             invalid_host_execution_events={invalid_host_execution_event_records} \
+             host_execution_duration_ns={total_host_execution_duration_ns} memory_events={memory_event_records} \
+             command_region_events={command_region_event_records} \
+             invalid_command_region_events={invalid_command_region_event_records} \
+             command_region_duration_ns={total_command_region_duration_ns} \
+             event_relationships={event_relationship_records} counter_samples={counter_sample_records} \
+             executable_traces={executable_trace_records}\ntrace_data_bytes: \
+             code_objects={executable_code_object_data_bytes} executable_traces={executable_trace_data_bytes}\n\
+             counter_records: counter_sets={counter_set_records} counters={counter_records}\ndevice_metric_records: \
+             sources={device_metric_source_records} descriptors={device_metric_descriptor_records} \
+             samples={device_metric_sample_records} values={device_metric_values} \
+             invalid_samples={invalid_device_metric_sample_records}\n",
+        );
+        columns!(
+            row,
+            file_records: self.records,
+            session_begin_records: self.session_begins,
+            chunk_records: self.chunks,
+            session_end_records: self.session_ends,
+            non_ok_session_end_records: self.failed_sessions,
+            unknown_records: self.unknown_records,
+        );
+        failure_columns(self.first_failure, &mut row);
+        let (mut chunks, mut metadata) = (String::new(), String::new());
+        for (name, content) in NAMES.into_iter().zip(ContentType::CHUNKS) {
+            let (chunk_count, row_count) = (self.chunks_of(*content), self.rows_of(*content));
+            chunks.push_str(&format!(" {name}s={chunk_count}"));
+            row.prefix = name;
+            columns!(row, _chunks: chunk_count);
+            match content {
+                ContentType::Devices
+                | ContentType::Queues
+                | ContentType::ClockCorrelations
+                | ContentType::DispatchEvents => continue,
+                ContentType::Executables
+                | ContentType::CodeObjects
+                | ContentType::CodeObjectLoads
+                | ContentType::Functions
+                | ContentType::CommandBuffers
+                | ContentType::CommandOperations => metadata.push_str(&format!(" {name}s={row_count}")),
+                _ => {}
+            }
+            columns!(row, _records: row_count);
+            row.prefix = "";
+            match content {
+                ContentType::CodeObjects => row.column("executable_code_object_data_bytes", &self.code_bytes),
+                ContentType::HostExecutionEvents => {
+                    let Spans { invalid, total_ns } = self.host_executions;
+                    row.column("invalid_host_execution_event_records", &invalid);
+                    row.column("total_host_execution_duration_ns", &total_ns);
+                }
+                ContentType::CommandRegionEvents => {
+                    let Spans { invalid, total_ns } = self.regions;
+                    row.column("invalid_command_region_event_records", &invalid);
+                    row.column("total_command_region_duration_ns", &total_ns);
+                }
+                ContentType::MetricSamples => {
+                    row.column("device_metric_values", &self.metrics.values);
+                    row.column("invalid_device_metric_sample_records", &self.metrics.invalid);
+                }
+                _ => {}
+            }
+        }
+        columns!(
+            row,
+            executable_trace_data_bytes: self.trace_bytes,
+            unknown_chunks: self.unknown_chunks,
+            truncated_chunks: self.truncated_chunks,
+            dropped_records: self.dropped_rows,
+            @all_chunks: chunks,
+            @metadata_records: metadata,
+        );
+        row.end();
+    }
 }
 
 fn print_device(device: &DeviceSummary, out: &mut Out<'_>) {
@@ -383,9 +425,26 @@ fn print_device(device: &DeviceSummary, out: &mut Out<'_>) {
     let ns = device.ns(fit);
     let (minimum, maximum, total) = ns.unwrap_or_default();
     let uncertainty = device.uncertainty_ns();
-    object!(
+    row!(
         out,
         "device_summary",
+        "  device[{physical_device_ordinal}]: device_records={device_records} queues={queue_records}/{queues}\n    \
+         clock_samples={clock_samples} min_uncertainty_ns={min_clock_uncertainty_ns} \
+         max_uncertainty_ns={max_clock_uncertainty_ns} \
+         invalid_alignment_samples={invalid_clock_alignment_samples}\n{invalid_clock_alignment_samples?    warning: \
+         device clock samples are not aligned with profiled event ticks; raw device events are retained, but host \
+         timeline correlation is disabled\n}    clock_fit: {clock_fit_available?ns_per_tick={ns_per_tick} \
+         tick_frequency_hz={tick_frequency_hz} device_delta_ticks={tick_span} \
+         host_delta_ns={ns_span}}{clock_fit_available!unavailable}\n    dispatches={dispatches} \
+         valid={valid_dispatches} invalid={invalid_dispatches}\n{valid_dispatches?    dispatch_tick_range: \
+         start={earliest_dispatch_start_tick} end={latest_dispatch_end_tick} \
+         covered_by_clock_samples={dispatch_ticks_covered_by_clock_samples}\n    dispatch_ticks: \
+         min={min_dispatch_ticks} avg={avg_dispatch_ticks} max={max_dispatch_ticks} \
+         total={total_dispatch_ticks}\n{clock_fit_available?    dispatch_time_ns: \
+         {dispatch_time_available?min={min_dispatch_ns} avg={avg_dispatch_ns} max={max_dispatch_ns} \
+         total={total_dispatch_ns}}{dispatch_time_available!unavailable}\n}}    device_metrics: \
+         samples={device_metric_samples} values={device_metric_values} \
+         invalid_samples={invalid_device_metric_samples}\n",
         physical_device_ordinal: device.ordinal,
         device_records: device.device_rows,
         queue_records: device.queue_rows,
@@ -395,6 +454,8 @@ fn print_device(device: &DeviceSummary, out: &mut Out<'_>) {
         clock_fit_available: fit.is_some(),
         ns_per_tick: Fixed(scale, 9),
         tick_frequency_hz: Fixed(fit.map_or(0.0, |fit| fit.frequency_hz()), 3),
+        @tick_span: fit.map_or(0, |fit| fit.tick_span()),
+        @ns_span: fit.map_or(0, |fit| fit.ns_span()),
         min_clock_uncertainty_ns: uncertainty.0,
         max_clock_uncertainty_ns: uncertainty.1,
         dispatches: device.dispatches,

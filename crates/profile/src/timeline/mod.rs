@@ -21,18 +21,19 @@ use std::io::Write;
 
 use rehal_base::Result;
 
+use crate::event::{Event, EventRow, Times};
 use crate::layout::NONE;
 use crate::model::{Model, QueueKey};
 use crate::replayed::Replayed;
 use crate::rows;
-use crate::worker::{WorkerSpan, worker_name};
-use crate::{Bundle, ContentType, Record};
+use crate::worker::worker_name;
+use crate::{Bundle, Record};
 use clocks::Clocks;
-use events::{Kind, Row, Times};
+use events::Kind;
 use lanes::Lanes;
 use memory::Memory;
 use metrics::Metrics;
-use trace::{Event, Trace, Track, Value};
+use trace::{Trace, Track, Value};
 
 /// Events that are sorted at a time. Bundles have events in about the order in which they end.
 const WINDOW: usize = 1 << 16;
@@ -75,12 +76,12 @@ pub fn write(bundle: &Bundle<'_>, sink: &mut dyn Write) -> Result<TimelineSummar
     let mut window = Window::default();
     for record in bundle.records() {
         let record = record?;
-        for_each_row(&record, |row| {
-            let Some((start_ns, end_ns)) = timeline.place(&row) else {
+        record.for_each_event(|event| {
+            let Some((start_ns, end_ns)) = timeline.place(&event) else {
                 timeline.summary.untimed_count += 1;
                 return Ok(());
             };
-            if window.add(Pending { start_ns, end_ns, row, record: record.ordinal }) {
+            if window.add(Pending { start_ns, end_ns, row: event.row, record: record.ordinal }) {
                 window.drain().try_for_each(|pending| timeline.add(&pending))?;
             }
             Ok(())
@@ -111,9 +112,9 @@ impl<'a> Survey<'a> {
             for row in record.rows::<rows::ClockCorrelation<'_>>() {
                 survey.clocks.add(row?.header);
             }
-            for_each_row(&record, |row| {
-                match row.times() {
-                    Some(Times::Device(device, start, _)) => survey.clocks.note(device, start),
+            record.for_each_event(|event| {
+                match event.placed().valid() {
+                    Some(Times::Device(start, _)) => survey.clocks.note(event.queue.0, start),
                     Some(Times::Host(start, _)) => {
                         survey.origin_ns = Some(survey.origin_ns.map_or(start, |it| it.min(start)));
                     }
@@ -127,46 +128,11 @@ impl<'a> Survey<'a> {
     }
 }
 
-/// Calls `use_row` with each row of a record that is an event.
-fn for_each_row<'a>(record: &Record<'a>, mut use_row: impl FnMut(Row<'a>) -> Result<()>) -> Result<()> {
-    match record.content() {
-        Some(ContentType::QueueEvents) => {
-            record.rows::<rows::QueueEvent<'_>>().try_for_each(|row| use_row(Row::Submission(row?.header)))
-        }
-        Some(ContentType::HostExecutionEvents) => record
-            .rows::<rows::HostExecutionEvent<'_>>()
-            .try_for_each(|row| use_row(Row::HostExecution(row?.header))),
-        Some(ContentType::CommandRegionEvents) => record
-            .rows::<rows::CommandRegionEvent<'_>>()
-            .try_for_each(|row| use_row(Row::Region(row?.header))),
-        Some(ContentType::QueueDeviceEvents) => record
-            .rows::<rows::QueueDeviceEvent<'_>>()
-            .try_for_each(|row| use_row(Row::DeviceOperation(row?.header))),
-        Some(ContentType::DispatchEvents) => {
-            let header = record.header;
-            let queue =
-                (header.physical_device_ordinal.get(), header.queue_ordinal.get(), header.stream_id.get());
-            record
-                .rows::<rows::DispatchEvent<'_>>()
-                .try_for_each(|row| use_row(Row::Dispatch(row?.header, queue)))
-        }
-        Some(ContentType::EventRelationships) => {
-            record.rows::<rows::EventRelationship<'_>>().try_for_each(|row| {
-                WorkerSpan::from_row(row?.header).map_or(Ok(()), |span| use_row(Row::Worker(span)))
-            })
-        }
-        Some(ContentType::MemoryEvents) => {
-            record.rows::<rows::MemoryEvent<'_>>().try_for_each(|row| use_row(Row::Memory(row?.header)))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// An event with its times on the host's clock.
 struct Pending<'a> {
     start_ns: u64,
     end_ns: u64,
-    row: Row<'a>,
+    row: EventRow<'a>,
     /// Ordinal of its record.
     record: u64,
 }
@@ -187,7 +153,7 @@ impl<'a> Window<'a> {
 
     /// Removes all events, sorted by their start; of those that start together, submissions are first.
     fn drain(&mut self) -> std::vec::Drain<'_, Pending<'a>> {
-        self.events.sort_by_key(|event| (event.start_ns, !matches!(event.row, Row::Submission(_))));
+        self.events.sort_by_key(|event| (event.start_ns, !matches!(event.row, EventRow::Submission(_))));
         self.events.drain(..)
     }
 }
@@ -207,11 +173,11 @@ struct Timeline<'m, 'a, 's> {
 
 impl<'a> Timeline<'_, 'a, '_> {
     /// The start and end of an event on the host's clock, unless they are missing, reversed or out of range.
-    fn place(&self, row: &Row<'_>) -> Option<(u64, u64)> {
-        let (start, end) = match row.times()? {
+    fn place(&self, event: &Event<'_>) -> Option<(u64, u64)> {
+        let (start, end) = match event.placed().valid()? {
             Times::Host(start, end) => (start, end),
-            Times::Device(device, start, end) => {
-                let time = |tick| self.survey.clocks.time_ns(device, tick, self.origin_ns);
+            Times::Device(start, end) => {
+                let time = |tick| self.survey.clocks.time_ns(event.queue.0, tick, self.origin_ns);
                 (time(start)?, time(end)?)
             }
         };
@@ -220,22 +186,23 @@ impl<'a> Timeline<'_, 'a, '_> {
 
     fn add(&mut self, pending: &Pending<'a>) -> Result<()> {
         let Pending { start_ns, end_ns, row, record } = pending;
-        if let Row::Memory(event) = row {
+        if let EventRow::Memory(event) = row {
             let device = self.tracks.device(event.physical_device_ordinal.get(), &mut self.trace)?;
             return self.memory.add(event, *start_ns, device, &mut self.trace);
         }
-        let Some(kind) = row.kind() else { return Ok(()) };
-        self.note_clock(row);
-        let mut annotations = row.annotations();
+        let event = Event::from(*row);
+        let Some(kind) = events::kind(&event) else { return Ok(()) };
+        self.note_clock(&event);
+        let mut annotations = events::annotations(&event);
         annotations.push(("record", Value::Unsigned(*record)));
-        let (command_buffer, command) = row.command();
-        let replayed = self.survey.replayed.find(row.queue(), row.submission(), command_buffer, command);
+        let replayed =
+            self.survey.replayed.find(event.queue, event.submission, event.command_buffer, event.command);
         annotations.extend(replayed.map(|record| ("replayed_record", Value::Unsigned(record))));
-        let name = row.name(&self.survey.model);
-        let flow = self.flow(row, kind);
-        let lanes = self.tracks.lanes(row.queue(), (kind, row.worker()), &mut self.trace)?;
+        let name = events::name(&event, &self.survey.model);
+        let flow = self.flow(&event, kind);
+        let lanes = self.tracks.lanes(event.queue, (kind, events::worker(&event)), &mut self.trace)?;
         self.summary.event_count += 1;
-        let mut event = Event { name: &name, category: kind.name(), flow, annotations };
+        let mut event = trace::Event { name: &name, category: kind.name(), flow, annotations };
         if kind == Kind::Submission {
             let track = lanes.any(&mut self.trace)?;
             return self.trace.instant(track, *start_ns, event);
@@ -252,20 +219,19 @@ impl<'a> Timeline<'_, 'a, '_> {
     }
 
     /// The flow of a submission, through its operations and the first of its dispatches on each side.
-    fn flow(&mut self, row: &Row<'_>, kind: Kind) -> Option<u64> {
-        let submission = row.submission();
-        let flow = flow_id(row.queue(), submission);
+    fn flow(&mut self, event: &Event<'_>, kind: Kind) -> Option<u64> {
+        let flow = flow_id(event.queue, event.submission);
         let is_first = match kind {
             Kind::Submission | Kind::HostOperation | Kind::DeviceOperation => true,
             Kind::HostCommand | Kind::Dispatch => self.dispatched.insert((kind, flow)),
             Kind::Region | Kind::Worker => false,
         };
-        (is_first && submission != 0).then_some(flow)
+        (is_first && event.submission != 0).then_some(flow)
     }
 
-    fn note_clock(&mut self, row: &Row<'_>) {
-        let Some(Times::Device(device, ..)) = row.times() else { return };
-        if !self.survey.clocks.is_correlated(device) {
+    fn note_clock(&mut self, event: &Event<'_>) {
+        let device = event.queue.0;
+        if matches!(event.times, Times::Device(..)) && !self.survey.clocks.is_correlated(device) {
             self.summary.uncorrelated_devices.insert(device);
         }
     }

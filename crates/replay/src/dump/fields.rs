@@ -4,6 +4,8 @@ use rehal_capture::layout::{self, SemaphoreTimepoint};
 use rehal_capture::payload as view;
 use rehal_capture::{FileReferenceType, FileValidationType, Payload, Record};
 
+use zerocopy::little_endian::U64;
+
 use super::sink::{Fields, Name, name};
 
 /// Passes the fields of `payload` to `out`; none if it has no type.
@@ -99,6 +101,19 @@ fn span<F: Fields>(out: &mut F, name: Name, span: Span) {
 fn timepoint_counts<F: Fields>(out: &mut F, waits: &[SemaphoreTimepoint], signals: &[SemaphoreTimepoint]) {
     out.number(name!("wait_count", "wait_semaphore_count"), waits.len() as u64);
     out.number(name!("signal_count", "signal_semaphore_count"), signals.len() as u64);
+}
+
+/// The fields that most queue operations begin with.
+fn queued<F: Fields>(
+    out: &mut F,
+    affinity: U64,
+    flags: U64,
+    waits: &[SemaphoreTimepoint],
+    signals: &[SemaphoreTimepoint],
+) {
+    out.number(name!("queue_affinity"), affinity.get());
+    out.bits::<16>(name!("flags"), flags.get());
+    timepoint_counts(out, waits, signals);
 }
 
 /// Their file ranges.
@@ -231,9 +246,7 @@ fn dispatch<F: Fields>(view: &view::Dispatch<'_>, spans: Spans, out: &mut F) {
 fn queue_execute<F: Fields>(view: &view::QueueExecute<'_>, spans: Spans, out: &mut F) {
     let mut spans = spans.after::<layout::QueueExecute>();
     out.number(name!("command_buffer_id"), view.command_buffer_id.get());
-    out.number(name!("queue_affinity"), view.queue_affinity.get());
-    out.bits::<16>(name!("flags"), view.flags.get());
-    timepoint_counts(out, view.waits, view.signals);
+    queued(out, view.queue_affinity, view.flags, view.waits, view.signals);
     out.number(name!(json "binding_count"), view.binding_count.get());
     timepoint_spans(out, &mut spans, view.waits, view.signals);
     span(out, name!("bindings_range"), spans.take(view.bindings));
@@ -253,18 +266,14 @@ fn queue_alloca<F: Fields>(view: &view::QueueAlloca<'_>, spans: Spans, out: &mut
 
 fn queue_dealloca<F: Fields>(view: &view::QueueDealloca<'_>, spans: Spans, out: &mut F) {
     let mut spans = spans.after::<layout::QueueDealloca>();
-    out.number(name!("queue_affinity"), view.queue_affinity.get());
-    out.bits::<16>(name!("flags"), view.flags.get());
-    timepoint_counts(out, view.waits, view.signals);
+    queued(out, view.queue_affinity, view.flags, view.waits, view.signals);
     out.reference(name!("buffer_ref"), &view.buffer_ref);
     timepoint_spans(out, &mut spans, view.waits, view.signals);
 }
 
 fn queue_fill<F: Fields>(view: &view::QueueFill<'_>, spans: Spans, out: &mut F) {
     let mut spans = spans.after::<layout::QueueFill>();
-    out.number(name!("queue_affinity"), view.queue_affinity.get());
-    out.bits::<16>(name!("flags"), view.flags.get());
-    timepoint_counts(out, view.waits, view.signals);
+    queued(out, view.queue_affinity, view.flags, view.waits, view.signals);
     out.number(name!(json "pattern_length"), view.pattern_length.get());
     out.reference(name!("target_ref"), &view.target_ref);
     timepoint_spans(out, &mut spans, view.waits, view.signals);
@@ -285,9 +294,7 @@ fn queue_update<F: Fields>(view: &view::QueueUpdate<'_>, spans: Spans, out: &mut
 
 fn queue_copy<F: Fields>(view: &view::QueueCopy<'_>, spans: Spans, out: &mut F) {
     let mut spans = spans.after::<layout::QueueCopy>();
-    out.number(name!("queue_affinity"), view.queue_affinity.get());
-    out.bits::<16>(name!("flags"), view.flags.get());
-    timepoint_counts(out, view.waits, view.signals);
+    queued(out, view.queue_affinity, view.flags, view.waits, view.signals);
     out.reference(name!("source_ref"), &view.source_ref);
     out.reference(name!("target_ref"), &view.target_ref);
     timepoint_spans(out, &mut spans, view.waits, view.signals);
@@ -310,9 +317,7 @@ fn queue_write<F: Fields>(view: &view::QueueWrite<'_>, spans: Spans, out: &mut F
     let mut spans = spans.after::<layout::QueueWrite>();
     out.number(name!("target_file_id"), view.target_file_id.get());
     out.number(name!("target_offset"), view.target_offset.get());
-    out.number(name!("queue_affinity"), view.queue_affinity.get());
-    out.bits::<16>(name!("flags"), view.flags.get());
-    timepoint_counts(out, view.waits, view.signals);
+    queued(out, view.queue_affinity, view.flags, view.waits, view.signals);
     out.reference(name!("source_ref"), &view.source_ref);
     timepoint_spans(out, &mut spans, view.waits, view.signals);
 }

@@ -8,7 +8,7 @@ use rehal_hal::{
 };
 
 use crate::Plan;
-use crate::plan::ObjectKind;
+use crate::plan::{Extent, ObjectKind};
 
 /// How an operation accesses bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,13 +66,6 @@ pub(crate) struct Footprints<'p> {
     /// Empty lists of command buffers that are released.
     spare: Vec<Vec<Touch>>,
     max_ranges: usize,
-}
-
-/// The size of a buffer, and whether kernels may write it.
-#[derive(Clone, Copy)]
-pub(crate) struct Extent {
-    size: u64,
-    is_written_by_kernels: bool,
 }
 
 /// The accesses of a command buffer's commands so far, by buffer or slot.
@@ -194,16 +187,9 @@ impl<'p> Footprints<'p> {
             QueueOp::Execute { command_buffer, bindings, .. } => {
                 self.add_command_buffer(*command_buffer, bindings.of(&self.plan.lists.buffer_refs), into);
             }
-            QueueOp::Fill { target, .. } | QueueOp::Update { target, .. } => {
-                self.add_ref(target, Effect::Write, into);
+            QueueOp::Fill { .. } | QueueOp::Update { .. } | QueueOp::Copy { .. } | QueueOp::Dispatch(_) => {
+                self.each_access(op, |reference, effect| _ = self.add_ref(reference, effect, into));
             }
-            QueueOp::Copy { source, target, .. } => {
-                self.add_ref(source, Effect::Read, into);
-                self.add_ref(target, Effect::Write, into);
-            }
-            QueueOp::Dispatch(_) => self.each_access(op, |reference, effect| {
-                self.add_ref(reference, effect, into);
-            }),
             QueueOp::Barrier { .. } | QueueOp::HostCall { .. } => {}
         }
     }
@@ -412,10 +398,9 @@ pub(crate) fn clamp(offset: u64, length: u64, size: u64) -> Option<(u64, u64)> {
     (offset < end).then_some((offset, end))
 }
 
-impl Extent {
-    pub(crate) fn from_params(params: &BufferParams, size: u64) -> Self {
-        Self { size, is_written_by_kernels: written_by_kernels(params) }
-    }
+/// The extent of a buffer of `size` bytes.
+pub(crate) fn extent(params: &BufferParams, size: u64) -> Extent {
+    Extent { size, is_written_by_kernels: written_by_kernels(params) }
 }
 
 /// Whether kernels may write a buffer.

@@ -14,7 +14,7 @@ mod changes;
 mod ranges;
 mod tracker;
 
-pub(crate) use access::{Access, Effect, Extent, Footprint, Footprints, clamp, written_by_kernels};
+pub(crate) use access::{Access, Effect, Footprint, Footprints, clamp, extent, written_by_kernels};
 pub use changes::CHANGE_BYTES;
 pub(crate) use changes::{STRIDE_BYTES, changed_strides, changes};
 pub(crate) use ranges::{Ranges, overlap};

@@ -517,6 +517,22 @@ mod tests {
         }
     }
 
+    /// Without it, what a dispatch only reads is copied and compared, and may be said to be written.
+    #[test]
+    fn only_bindings_that_may_be_written_are_tracked() {
+        let (one, other) = (buffer(64), buffer(64));
+        let read = AccessedRange { access: AccessKind::Reads, ..bound(2, &other, 0, 64) };
+        let mut tracker = ChangeTracker::default();
+        tracker.begin(&[read, bound(1, &one, 8, 0), bound(1, &one, 16, 32), bound(1, &one, 16, 32)]).unwrap();
+        transfer::write(&one, 20, &[1]).unwrap();
+        transfer::write(&other, 20, &[1]).unwrap();
+        tracker.end().unwrap();
+        let found: Vec<_> = tracker.bindings().map(|it| (it.binding, it.aliases, it.changes)).collect();
+        assert_eq!(found, [(2, &[3][..], &[Range { offset: 0, length: 16 }][..])]);
+        assert!(tracker.binding(0).is_none() && tracker.binding(1).is_none());
+        assert_eq!(tracker.binding(3).map(|it| it.binding), Some(2));
+    }
+
     #[test]
     fn what_is_known_is_compared_accepted_and_forgotten() {
         let (one, other) = (buffer(3 << 20), buffer(100));

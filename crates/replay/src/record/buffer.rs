@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_capture::{layout, payload};
 use rehal_hal::{
@@ -8,32 +6,14 @@ use rehal_hal::{
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::LedgerRecording;
-use super::names::RecordedObject;
-use super::stream::{Log, Stream, status_of};
+use super::object::Recorded;
+use super::stream::{Log, status_of};
 use crate::encode;
 use crate::ids::Ids;
 
-/// A buffer whose host accesses are recorded.
-pub(super) struct RecordedBuffer {
-    pub base: Buffer,
-    pub id: u64,
-    device: u64,
-    stream: Arc<Stream>,
-}
-
-impl RecordedBuffer {
-    /// Wraps `base` as buffer `id`.
-    pub fn wrap(base: Buffer, id: u64, device: u64, stream: &Arc<Stream>) -> Buffer {
-        let (params, size) = (*base.params(), base.size());
-        Buffer::with_id(base.id(), params, size, Self { base, id, device, stream: stream.clone() })
-    }
-
+impl Recorded<Buffer> {
     fn range<'a>(&self, range: Range, mode: MappingMode, access: MemoryAccess) -> RangeOp<Ids<'a>> {
         RangeOp { buffer: self.id, offset: range.offset, length: range.length, mode, access }
-    }
-
-    fn record_host_op(&self, status: u32, op: &HostOp<Ids<'_>>) {
-        self.stream.with_log(|log| log.calls(self.device, status, |put| encode::host_op(op, put)));
     }
 
     /// What a program reads, if that is recorded.
@@ -77,7 +57,8 @@ impl RecordedBuffer {
     }
 }
 
-impl BufferBackend for RecordedBuffer {
+/// Records host accesses.
+impl BufferBackend for Recorded<Buffer> {
     fn is_queue_ordered(&self) -> bool {
         self.base.is_queue_ordered()
     }
@@ -138,14 +119,6 @@ impl BufferBackend for RecordedBuffer {
 
     fn deallocate(&self) -> Result<()> {
         self.base.backend().deallocate()
-    }
-}
-
-impl RecordedObject for RecordedBuffer {
-    const NAME: &'static str = "a buffer";
-
-    fn stream(&self) -> &Arc<Stream> {
-        &self.stream
     }
 }
 

@@ -2,51 +2,25 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rehal_base::{Error, Result};
-use rehal_hal::{Command, CommandBuffer, CommandBufferBackend, CommandBufferParams, HostOp, Live};
+use rehal_hal::{Command, CommandBuffer, CommandBufferBackend, HostOp, Live};
 
-use super::names::{BaseNames, IdNames, RecordedObject, copy_sides, with_scratch};
-use super::stream::{Stream, status_of};
+use super::names::{BaseNames, IdNames, copy_sides, with_scratch};
+use super::object::{Recorded, handle};
+use super::stream::status_of;
 use super::watch::WatchedCommands;
 use crate::encode;
 
-/// A command buffer whose commands are recorded.
-pub(super) struct RecordedCommandBuffer {
-    pub base: CommandBuffer,
-    pub id: u64,
-    /// Its commands, if its dispatches are watched.
-    pub watched: Option<Arc<Mutex<WatchedCommands>>>,
-    device: u64,
-    stream: Arc<Stream>,
-}
-
-impl RecordedCommandBuffer {
-    /// Wraps `base` as command buffer `id`, which has `params` for the program.
-    pub fn wrap(
-        base: CommandBuffer,
-        params: CommandBufferParams,
-        id: u64,
-        device: u64,
-        stream: &Arc<Stream>,
-        is_watched: bool,
-    ) -> CommandBuffer {
-        let watched = is_watched.then(Arc::default);
-        CommandBuffer::with_id(base.id(), params, Self { base, id, watched, device, stream: stream.clone() })
-    }
-
-    fn record_host_op(&self, outcome: &Result<()>, op: &HostOp<crate::Ids<'_>>) {
-        let status = status_of(outcome);
-        self.stream.with_log(|log| log.calls(self.device, status, |put| encode::host_op(op, put)));
-    }
-}
+// The state: the commands, if their dispatches are watched.
+handle!(CommandBuffer, "a command buffer", Option<Arc<Mutex<WatchedCommands>>>);
 
 // The recording handle has validated the state and the commands, so the base handle's checks are skipped.
-impl CommandBufferBackend for RecordedCommandBuffer {
+impl CommandBufferBackend for Recorded<CommandBuffer> {
     fn begin(&self) -> Result<()> {
         let outcome = self.base.backend().begin();
-        if let Some(watched) = &self.watched {
+        if let Some(watched) = &self.state {
             watched.lock().clear();
         }
-        self.record_host_op(&outcome, &HostOp::BeginCommandBuffer { command_buffer: self.id });
+        self.record_host_op(status_of(&outcome), &HostOp::BeginCommandBuffer { command_buffer: self.id });
         outcome
     }
 
@@ -73,7 +47,7 @@ impl CommandBufferBackend for RecordedCommandBuffer {
                 record = log.record_count();
                 log.calls(self.device, status, |put| encode::command(self.id, &ids, put));
             });
-            match &self.watched {
+            match &self.state {
                 Some(watched) if status == 0 => watched.lock().push(record as u32, &base, &ids),
                 _ => outcome,
             }
@@ -97,7 +71,7 @@ impl CommandBufferBackend for RecordedCommandBuffer {
 
     fn end(&self) -> Result<()> {
         let outcome = self.base.backend().end();
-        self.record_host_op(&outcome, &HostOp::EndCommandBuffer { command_buffer: self.id });
+        self.record_host_op(status_of(&outcome), &HostOp::EndCommandBuffer { command_buffer: self.id });
         outcome
     }
 }
@@ -109,13 +83,5 @@ fn transfers_nothing(command: &Command<Live<'_>>) -> bool {
             target.length == 0
         }
         _ => false,
-    }
-}
-
-impl RecordedObject for RecordedCommandBuffer {
-    const NAME: &'static str = "a command buffer";
-
-    fn stream(&self) -> &Arc<Stream> {
-        &self.stream
     }
 }

@@ -5,72 +5,67 @@ use rehal_base::{Error, HostMemory, Result};
 use rehal_capture::ObjectType;
 use rehal_hal::profile::{ProfileData, ProfileRequest};
 use rehal_hal::{
-    Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferMode, CommandBufferParams,
-    CreateOp, Device, DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File,
-    FileSource, HostFile, HostOp, ImportFile, InfoOp, Live, MemoryAccess, MemoryStatistics,
-    PrepareExecutable, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, new_memory,
+    Buffer, BufferParams, CommandBuffer, CommandBufferMode, CommandBufferParams, CreateOp, Device,
+    DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File, FileSource, HostFile,
+    HostOp, ImportFile, InfoOp, Live, MemoryAccess, MemoryStatistics, PrepareExecutable, QueueAffinity,
+    QueueOp, Semaphore, SemaphoreFlags, Submission, new_memory,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
 use super::LedgerRecording;
-use super::buffer::{self, RecordedBuffer};
-use super::command_buffer::RecordedCommandBuffer;
-use super::event::RecordedEvent;
-use super::executable::{self, RecordedExecutable};
-use super::file::{RecordedFile, Reference, Source};
-use super::names::{
-    BaseNames, IdNames, RecordedObject, copy_sides, recorded_command_buffer, recorded_semaphore, with_scratch,
-};
+use super::file::{Reference, Source};
+use super::names::{BaseNames, IdNames, copy_sides, with_scratch};
+use super::object::{Handle, Recorded, handle, recorded};
 use super::outcome::Outcome;
-use super::semaphore::RecordedSemaphore;
+use super::semaphore::Payloads;
 use super::stream::{Stream, status_of};
 use super::watch::WatchedQueue;
+use super::{buffer, executable};
 use crate::encode::{self, Put};
 use crate::ids::Ids;
 
-/// A device whose calls are recorded.
-pub(super) struct RecordedDevice {
-    pub base: Device,
-    pub id: u64,
+handle!(Device, "a device", DeviceState);
+
+/// What the recorder keeps for a device.
+pub(super) struct DeviceState {
     /// The device's allocator, a separate object in captures.
     allocator: u64,
     /// The most recently created executable cache; 0 if none.
     cache: AtomicU64,
     /// Whether the base device performs work; otherwise it only orders it.
     performs: bool,
-    stream: Arc<Stream>,
     /// Performs the work, if dispatches are watched.
     watched: Option<WatchedQueue>,
 }
 
-impl RecordedDevice {
-    /// Records `base` and its allocator.
-    pub fn wrap(base: Device, stream: &Arc<Stream>, performs: bool, watched: Option<WatchedQueue>) -> Device {
-        let (id, allocator) = (stream.next_id(), stream.next_id());
-        stream.with_log(|log| {
-            log.calls(0, 0, |put| encode::create(&CreateOp::Device { created: id }, put));
-            let allocator = CreateOp::Allocator { device: id, created: allocator };
-            log.calls(id, 0, |put| encode::create(&allocator, put));
-        });
-        Device::new(Self {
-            base,
-            id,
-            allocator,
-            cache: AtomicU64::new(0),
-            performs,
-            stream: stream.clone(),
-            watched,
-        })
-    }
+/// Records `base` and its allocator.
+pub(super) fn wrap(
+    base: Device,
+    stream: &Arc<Stream>,
+    performs: bool,
+    watched: Option<WatchedQueue>,
+) -> Device {
+    let (id, allocator) = (stream.next_id(), stream.next_id());
+    stream.with_log(|log| {
+        log.calls(0, 0, |put| encode::create(&CreateOp::Device { created: id }, put));
+        let allocator = CreateOp::Allocator { device: id, created: allocator };
+        log.calls(id, 0, |put| encode::create(&allocator, put));
+    });
+    let state = DeviceState { allocator, cache: AtomicU64::new(0), performs, watched };
+    Device::new(Recorded { base, id, device: id, stream: stream.clone(), state })
+}
 
-    /// Records that the device joined a group.
-    pub fn record_topology(&self) {
-        self.record_info(0, &InfoOp::AssignTopology { device: self.id });
-    }
+/// Records that a device joined a group.
+pub(super) fn record_topology(stream: &Arc<Stream>, device: &Device) -> Result<()> {
+    let device = recorded(stream, device)?;
+    device.record_info(0, &InfoOp::AssignTopology { device: device.id });
+    Ok(())
+}
 
-    fn record_host_op(&self, status: u32, op: &HostOp<Ids<'_>>) {
-        self.stream.with_log(|log| log.calls(self.id, status, |put| encode::host_op(op, put)));
+impl Recorded<Device> {
+    fn object<H: Handle>(&self, base: H, id: u64, state: H::State) -> Recorded<H> {
+        Recorded { base, id, device: self.id, stream: self.stream.clone(), state }
     }
 
     fn record_info(&self, status: u32, op: &InfoOp<Ids<'_>>) {
@@ -94,19 +89,20 @@ impl RecordedDevice {
     }
 
     fn wrap_buffer(&self, base: Buffer, id: u64) -> Buffer {
-        RecordedBuffer::wrap(base, id, self.id, &self.stream)
+        let (params, size) = (*base.params(), base.size());
+        Buffer::with_id(base.id(), params, size, self.object(base, id, ()))
     }
 
     /// The cache on which executables are prepared, created on first use: captures require one.
     fn cache(&self) -> Result<u64> {
-        if self.cache.load(Ordering::Acquire) == 0 {
+        if self.state.cache.load(Ordering::Acquire) == 0 {
             self.create_executable_cache("")?;
         }
-        Ok(self.cache.load(Ordering::Acquire))
+        Ok(self.state.cache.load(Ordering::Acquire))
     }
 }
 
-impl DeviceBackend for RecordedDevice {
+impl DeviceBackend for Recorded<Device> {
     fn info(&self) -> &DeviceInfo {
         self.base.backend().info()
     }
@@ -130,7 +126,7 @@ impl DeviceBackend for RecordedDevice {
             }
             Ok(base)
         });
-        let op = CreateOp::Buffer { allocator: self.allocator, params, size, created };
+        let op = CreateOp::Buffer { allocator: self.state.allocator, params, size, created };
         self.record_buffer(&outcome, created, &op);
         outcome.map(|base| self.wrap_buffer(base, created))
     }
@@ -144,7 +140,7 @@ impl DeviceBackend for RecordedDevice {
         // A program whose import is rejected falls back to a copy, which records the bytes; storing them here
         // would waste space.
         let recorded = rehal_base::Range { length: if outcome.is_ok() { size } else { 0 }, ..whole };
-        let allocator = self.allocator;
+        let allocator = self.state.allocator;
         self.stream.with_log(|log| {
             log.calls_with_memory(self.id, status_of(&outcome), &memory, recorded, |data, put| {
                 let op = CreateOp::ImportedBuffer { allocator, params, size, flags: 0, data, created };
@@ -167,22 +163,21 @@ impl DeviceBackend for RecordedDevice {
         let outcome = self.base.backend().create_semaphore(affinity, initial_value, flags);
         let op = CreateOp::Semaphore { device: self.id, affinity, initial_value, flags, created };
         self.record_creation(&outcome, ObjectType::SEMAPHORE, &op);
-        outcome.map(|base| RecordedSemaphore::wrap(base, created, self.id, &self.stream, initial_value))
+        outcome.map(|base| Semaphore::new(self.object(base, created, Payloads::new(initial_value))))
     }
 
     fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
         let created = self.stream.next_id();
         let mut base_params = params;
-        if self.watched.is_some() {
+        if self.state.watched.is_some() {
             // What is performed by itself must not run while it is recorded.
             base_params.mode -= CommandBufferMode::ALLOW_INLINE_EXECUTION;
         }
         let outcome = self.base.backend().create_command_buffer(base_params);
         let op = CreateOp::CommandBuffer { device: self.id, params, created };
         self.record_creation(&outcome, ObjectType::COMMAND_BUFFER, &op);
-        let is_watched = self.watched.is_some();
-        outcome
-            .map(|base| RecordedCommandBuffer::wrap(base, params, created, self.id, &self.stream, is_watched))
+        let commands = self.state.watched.as_ref().map(|_| Arc::default());
+        outcome.map(|base| CommandBuffer::with_id(base.id(), params, self.object(base, created, commands)))
     }
 
     fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event> {
@@ -190,14 +185,7 @@ impl DeviceBackend for RecordedDevice {
         let outcome = self.base.backend().create_event(affinity, flags);
         let op = CreateOp::Event { device: self.id, affinity, flags, created };
         self.record_creation(&outcome, ObjectType::EVENT, &op);
-        outcome.map(|base| RecordedEvent::wrap(base, created, &self.stream))
-    }
-
-    fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
-        let outcome = self.base.backend().create_channel(affinity, params);
-        let op = CreateOp::Channel { device: self.id, created: 0 };
-        self.record_host_op(status_of(&outcome), &HostOp::Create(op));
-        outcome
+        outcome.map(|base| Event::new(self.object(base, created, ())))
     }
 
     fn create_executable_cache(&self, identifier: &str) -> Result<()> {
@@ -206,7 +194,7 @@ impl DeviceBackend for RecordedDevice {
         let op = CreateOp::ExecutableCache { device: self.id, identifier: identifier.as_bytes(), created };
         self.record_creation(&outcome, ObjectType::EXECUTABLE_CACHE, &op);
         if outcome.is_ok() {
-            self.cache.store(created, Ordering::Release);
+            self.state.cache.store(created, Ordering::Release);
         }
         outcome
     }
@@ -245,7 +233,7 @@ impl DeviceBackend for RecordedDevice {
                 log.bare_object(self.id, ObjectType::EXECUTABLE, created);
             }
         });
-        outcome.map(|(_, base)| RecordedExecutable::wrap(base, created, self.id, &self.stream))
+        outcome.map(|(_, base)| Executable::with_id(base.id(), self.object(base, created, ())))
     }
 
     fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
@@ -276,7 +264,10 @@ impl DeviceBackend for RecordedDevice {
                 });
             }
         });
-        outcome.map(|base| RecordedFile::wrap(base, created, description, &self.stream))
+        outcome.map(|base| {
+            let (access, length) = (base.access(), base.length());
+            File::new(access, length, self.object(base, created, description.into_ranges()))
+        })
     }
 
     // Recorded before the device receives it: its signals may trigger calls that are recorded before this one
@@ -290,7 +281,7 @@ impl DeviceBackend for RecordedDevice {
         with_scratch(|scratch| {
             let ids = submission.rename(&mut IdNames::new(stream, scratch))?;
             let mut base = submission.rename(&mut BaseNames { stream, scratch })?;
-            if !self.performs && !matches!(base.op, QueueOp::Alloca { .. } | QueueOp::Dealloca { .. }) {
+            if !self.state.performs && !matches!(base.op, QueueOp::Alloca { .. } | QueueOp::Dealloca { .. }) {
                 base.op = QueueOp::Barrier { flags: 0 };
             }
             let created = match ids.op {
@@ -299,12 +290,12 @@ impl DeviceBackend for RecordedDevice {
             };
             let mut is_deferred = false;
             for wait in submission.waits {
-                is_deferred |= !recorded_semaphore(stream, wait.semaphore)?.will_wait(wait.value);
+                is_deferred |= !recorded(stream, wait.semaphore)?.will_wait(wait.value);
             }
             let signals = if is_deferred { &[][..] } else { submission.signals };
             let before = scratch.alloc_slice_try_fill_with(signals.len(), |index| {
                 let signal = &signals[index];
-                recorded_semaphore(stream, signal.semaphore).map(|it| it.will_signal(signal.value))
+                recorded(stream, signal.semaphore).map(|it| it.will_signal(signal.value))
             })?;
             let (mut offset, mut ordinal) = (None, 0);
             stream.with_log(|log| {
@@ -321,11 +312,11 @@ impl DeviceBackend for RecordedDevice {
             }
             let is_synchronous = base.device.info().is_synchronous;
             let ending = Outcome::new(stream, offset, submission.signals, is_synchronous);
-            let outcome = match self.watched.as_ref().filter(|_| WatchedQueue::takes(&base.op)) {
+            let outcome = match self.state.watched.as_ref().filter(|_| WatchedQueue::takes(&base.op)) {
                 Some(watched) => {
                     let commands = match submission.op {
                         QueueOp::Execute { command_buffer, .. } => {
-                            recorded_command_buffer(stream, command_buffer)?.watched.clone()
+                            recorded(stream, command_buffer)?.state.clone()
                         }
                         _ => None,
                     };
@@ -341,7 +332,7 @@ impl DeviceBackend for RecordedDevice {
             ending.returned(&outcome);
             if outcome.is_err() {
                 for (signal, before) in signals.iter().zip(&*before) {
-                    recorded_semaphore(stream, signal.semaphore)?.will_not_signal(signal.value, *before);
+                    recorded(stream, signal.semaphore)?.will_not_signal(signal.value, *before);
                 }
             }
             if let Ok(Some(made)) = &outcome {
@@ -367,7 +358,7 @@ impl DeviceBackend for RecordedDevice {
     }
 
     fn trim(&self) -> Result<()> {
-        if let Some(watched) = &self.watched {
+        if let Some(watched) = &self.state.watched {
             watched.fail_stranded();
         }
         let outcome = self.base.backend().trim();
@@ -411,13 +402,5 @@ impl DeviceBackend for RecordedDevice {
 
     fn memory_statistics(&self) -> Option<MemoryStatistics> {
         self.base.backend().memory_statistics()
-    }
-}
-
-impl RecordedObject for RecordedDevice {
-    const NAME: &'static str = "a device";
-
-    fn stream(&self) -> &Arc<Stream> {
-        &self.stream
     }
 }

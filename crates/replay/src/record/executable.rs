@@ -1,5 +1,4 @@
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 use rehal_capture::layout;
@@ -7,26 +6,11 @@ use rehal_hal::{Executable, ExecutableBackend, ExecutableQuery, FunctionInfo, In
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::names::RecordedObject;
-use super::stream::Stream;
+use super::object::Recorded;
 use crate::encode;
 
-/// An executable whose function lookups are recorded.
-pub(super) struct RecordedExecutable {
-    pub base: Executable,
-    pub id: u64,
-    device: u64,
-    stream: Arc<Stream>,
-}
-
-impl RecordedExecutable {
-    /// Wraps `base` as executable `id`.
-    pub fn wrap(base: Executable, id: u64, device: u64, stream: &Arc<Stream>) -> Executable {
-        Executable::with_id(base.id(), Self { base, id, device, stream: stream.clone() })
-    }
-}
-
-impl ExecutableBackend for RecordedExecutable {
+/// Records function lookups.
+impl ExecutableBackend for Recorded<Executable> {
     fn name(&self) -> &str {
         self.base.backend().name()
     }
@@ -44,14 +28,6 @@ impl ExecutableBackend for RecordedExecutable {
         let op = InfoOp::QueryExecutable { executable: self.id, query: ExecutableQuery::LookupFunction };
         self.stream.with_log(|log| log.calls(self.device, status as u32, |put| encode::info_op(&op, put)));
         found
-    }
-}
-
-impl RecordedObject for RecordedExecutable {
-    const NAME: &'static str = "an executable";
-
-    fn stream(&self) -> &Arc<Stream> {
-        &self.stream
     }
 }
 

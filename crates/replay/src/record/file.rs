@@ -7,33 +7,16 @@ use std::sync::Arc;
 use rehal_base::{Error, HostMemory, MappedFile, Range, Result, StatusCode};
 use rehal_hal::{File, FileBackend, FileContents, FileIdentity, FileSource, HostFile, Validation};
 
-use super::names::RecordedObject;
-use super::stream::Stream;
+use super::object::{Recorded, handle};
 use super::{FilePolicy, FileValidation, RecordOptions};
 
-/// A file whose queue reads and writes are recorded.
-pub(super) struct RecordedFile {
-    pub base: File,
-    pub id: u64,
-    /// The contents, if reads are recorded with their bytes.
-    contents: Option<MappedFile>,
-    stream: Arc<Stream>,
-}
+// The state: the contents, if reads are recorded with their bytes.
+handle!(File, "a file", Option<MappedFile>);
 
-impl RecordedFile {
-    /// Wraps `base` as file `id`.
-    pub fn wrap(base: File, id: u64, description: Description, stream: &Arc<Stream>) -> File {
-        let (access, length) = (base.access(), base.length());
-        let contents = match description.reference {
-            Reference::Ranges { contents, .. } => Some(contents),
-            _ => None,
-        };
-        File::new(access, length, Self { base, id, contents, stream: stream.clone() })
-    }
-
+impl Recorded<File> {
     /// The bytes of a read of `range`, if the capture is to contain them.
     pub fn captured(&self, range: Range) -> Result<&[u8]> {
-        let Some(contents) = &self.contents else { return Ok(&[]) };
+        let Some(contents) = &self.state else { return Ok(&[]) };
         // The file belongs to the program, which may have truncated it since.
         let present = contents.present_bytes()?;
         if !range.fits(present) {
@@ -49,21 +32,13 @@ impl RecordedFile {
     }
 }
 
-impl FileBackend for RecordedFile {
+impl FileBackend for Recorded<File> {
     fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
         self.base.backend().read_at(offset, target, range)
     }
 
     fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
         self.base.backend().write_at(offset, source, range)
-    }
-}
-
-impl RecordedObject for RecordedFile {
-    const NAME: &'static str = "a file";
-
-    fn stream(&self) -> &Arc<Stream> {
-        &self.stream
     }
 }
 
@@ -164,6 +139,14 @@ impl Description {
         match &self.reference {
             Reference::InlineFile(_) | Reference::InlineMemory(_) => self.source_of(&[]),
             _ => self.source(),
+        }
+    }
+
+    /// The contents, if reads are recorded with their bytes.
+    pub fn into_ranges(self) -> Option<MappedFile> {
+        match self.reference {
+            Reference::Ranges { contents, .. } => Some(contents),
+            _ => None,
         }
     }
 

@@ -6,7 +6,7 @@
 //!
 //! The recorder bypasses the handles of the base devices and calls their backends, since its own handles have
 //! checked the arguments. One thread flushes the writer every 40 ms, which keeps clock reads out of calls,
-//! and another (`behind.rs`) writes to the file: it takes over the writer's buffers of 128 KiB and returns
+//! and another (`background_sink.rs`) writes to the file: it takes over the writer's buffers of 128 KiB and returns
 //! them when they are written. Sixteen buffers bound the memory: at most 2 MiB wait to be written, and four
 //! bytes of checksum for each 4 KiB of the file.
 //!
@@ -15,16 +15,17 @@
 //! writes at the same time. Writes of the host are read from the program's mapping, not from the base's
 //! buffer.
 
-mod behind;
+mod background_sink;
 mod buffer;
 mod command_buffer;
 mod device;
-mod event;
 mod executable;
 mod file;
 #[cfg(test)]
 mod models;
 mod names;
+mod object;
+mod options;
 mod outcome;
 mod semaphore;
 mod stream;
@@ -40,76 +41,14 @@ use std::sync::Arc;
 use rehal_base::{Error, Remedy, Result, StatusCode};
 use rehal_hal::{Device, DeviceGroup, HostOp};
 
-use self::device::RecordedDevice;
-use self::names::recorded_device;
+use self::device::{record_topology, wrap};
 use self::stream::Stream;
 use self::watch::{Watch, WatchedQueue};
 use crate::encode;
 
-pub use self::stream::CaptureSink;
+pub use self::background_sink::CaptureSink;
+pub use self::options::{FilePolicy, FileValidation, LedgerRecording, RecordOptions};
 pub use self::watch::{DispatchWatcher, WatchedDispatch};
-
-/// How files imported from disk are stored in a capture. Files over memory are always stored whole.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FilePolicy {
-    /// By reference: the path and how to validate it.
-    #[default]
-    Reference,
-    /// The bytes read by queues.
-    CaptureRanges,
-    /// The whole file.
-    CaptureAll,
-    /// Not at all: importing a file fails with `FAILED_PRECONDITION`.
-    Fail,
-}
-
-/// How a replay validates that a file stored by reference is the recorded one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FileValidation {
-    /// By device, inode and modification time.
-    #[default]
-    Identity,
-    /// By a digest of the contents, which are read on import.
-    Digest,
-}
-
-/// What a capture says about the results of the program, so that replays can be verified against it. Other
-/// readers skip it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LedgerRecording {
-    /// Nothing.
-    #[default]
-    Off,
-    /// A digest of what each map for reading saw.
-    Reads,
-    /// The same, and what the recorder's [`DispatchWatcher`] says of each dispatch; see [`Recorder::watch`].
-    Dispatches,
-}
-
-/// Options of a recorder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RecordOptions {
-    /// How files on disk are stored.
-    pub file_policy: FilePolicy,
-    /// How files stored by reference are validated.
-    pub file_validation: FileValidation,
-    /// What is recorded of the program's results.
-    pub ledger: LedgerRecording,
-    /// Writes all records to the file before each submission, so that the capture of a program that crashes
-    /// in a kernel has the submission of that kernel.
-    pub flushes_submissions: bool,
-    /// Numbers threads in the order of their first record, in place of the ids of the system.
-    pub renumber_threads: bool,
-}
-
-rehal_base::setters!(RecordOptions {
-    file_policy: FilePolicy,
-    file_validation: FileValidation,
-    ledger: LedgerRecording,
-    flushes_submissions: bool,
-    renumber_threads: bool,
-});
 
 /// Records a program's use of devices into a capture.
 ///
@@ -209,15 +148,14 @@ impl Recorder {
     }
 
     fn wrap_as(&self, group: &DeviceGroup, performs: bool) -> Result<DeviceGroup> {
-        let wrap = |base: &Device| {
+        let wrapped = |base: &Device| {
             let watched = self.watch.as_ref().filter(|_| performs);
             let watched = watched.map(|watch| WatchedQueue::new(watch, base)).transpose()?;
-            Ok(RecordedDevice::wrap(base.clone(), &self.stream, performs, watched))
+            Ok(wrap(base.clone(), &self.stream, performs, watched))
         };
-        let devices: Vec<Device> = group.devices().iter().map(wrap).collect::<Result<_>>()?;
+        let devices: Vec<Device> = group.devices().iter().map(wrapped).collect::<Result<_>>()?;
         for device in &devices {
-            let device = recorded_device(&self.stream, device)?;
-            device.record_topology();
+            record_topology(&self.stream, device)?;
         }
         DeviceGroup::new(devices)
     }

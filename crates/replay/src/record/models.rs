@@ -6,8 +6,8 @@
 
 #![allow(dead_code, clippy::duplicate_mod, reason = "the recorder's own files, under other locks")]
 
-#[path = "behind.rs"]
-mod behind;
+#[path = "background_sink.rs"]
+mod background_sink;
 #[path = "stream.rs"]
 mod stream;
 
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 
 use rehal_capture::{Capture, ObjectType, OpenOptions, RecordType, Sink as _, WriteBuffer};
 
-use self::behind::Behind;
+use self::background_sink::BackgroundSink;
 use self::stream::Stream;
 use self::sync::{explore_bounded, thread};
 use super::RecordOptions;
@@ -122,10 +122,10 @@ fn ids(bytes: &[u8]) -> (Vec<u64>, bool) {
 }
 
 /// Queues a buffer with these bytes.
-fn queue(behind: &mut Behind, bytes: &[u8]) -> io::Result<()> {
+fn queue(background: &mut BackgroundSink, bytes: &[u8]) -> io::Result<()> {
     let mut buffer = WriteBuffer::default();
     buffer.extend(bytes);
-    let outcome = behind.write_buffer(&mut buffer);
+    let outcome = background.write_buffer(&mut buffer);
     assert!(outcome.is_err() || buffer.filled().is_empty());
     outcome
 }
@@ -134,19 +134,19 @@ fn queue(behind: &mut Behind, bytes: &[u8]) -> io::Result<()> {
 fn every_buffer_is_written_in_order() {
     explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
-        let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
-        queue(&mut behind, b"ab").unwrap();
-        behind.write_bytes(b"cd").unwrap();
+        let mut background = BackgroundSink::start(Box::new(sink.clone())).unwrap();
+        queue(&mut background, b"ab").unwrap();
+        background.write_bytes(b"cd").unwrap();
         assert_eq!(sink.bytes(), b"abcd");
-        queue(&mut behind, b"ef").unwrap();
-        behind.flush().unwrap();
+        queue(&mut background, b"ef").unwrap();
+        background.flush().unwrap();
         assert_eq!(sink.bytes(), b"abcdef");
-        behind.seek(SeekFrom::Start(1)).unwrap();
-        queue(&mut behind, b"x").unwrap();
-        behind.start_flush().unwrap();
-        queue(&mut behind, b"y").unwrap();
+        background.seek(SeekFrom::Start(1)).unwrap();
+        queue(&mut background, b"x").unwrap();
+        background.start_flush().unwrap();
+        queue(&mut background, b"y").unwrap();
         // Dropped with pending buffers, which are written before the drop returns.
-        drop(behind);
+        drop(background);
         assert_eq!(sink.bytes(), b"axydef");
     });
 }
@@ -156,13 +156,13 @@ fn every_buffer_is_written_in_order() {
 fn a_full_queue_is_waited_for() {
     explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
-        let mut behind = Behind::start_with_limit(Box::new(sink.clone()), 3).unwrap();
+        let mut background = BackgroundSink::start_with_limit(Box::new(sink.clone()), 3).unwrap();
         for bytes in [b"ab", b"cd", b"ef", b"gh", b"ij"] {
-            queue(&mut behind, bytes).unwrap();
+            queue(&mut background, bytes).unwrap();
         }
         // At most three wait; a fourth is written before the next is queued.
         assert!(sink.bytes().len() >= 4);
-        behind.flush().unwrap();
+        background.flush().unwrap();
         assert_eq!(sink.bytes(), b"abcdefghij");
     });
 }
@@ -197,9 +197,9 @@ impl Seek for FlushedSink {
 fn a_started_flush_ends() {
     explore_bounded(PREEMPTIONS, || {
         let sink = FlushedSink::default();
-        let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
-        queue(&mut behind, b"ab").unwrap();
-        behind.start_flush().unwrap();
+        let mut background = BackgroundSink::start(Box::new(sink.clone())).unwrap();
+        queue(&mut background, b"ab").unwrap();
+        background.start_flush().unwrap();
         let (flushed, changed) = &*sink.flushed;
         let mut flushed = flushed.lock();
         while !*flushed {
@@ -214,19 +214,19 @@ fn a_write_error_is_returned_by_the_next_call() {
     for fault in [Fault::Fails, Fault::Panics] {
         explore_bounded(PREEMPTIONS, move || {
             let sink = Sink::with_fault(2, fault);
-            let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
-            queue(&mut behind, b"ab").unwrap();
-            queue(&mut behind, b"cd").unwrap();
+            let mut background = BackgroundSink::start(Box::new(sink.clone())).unwrap();
+            queue(&mut background, b"ab").unwrap();
+            queue(&mut background, b"cd").unwrap();
             // Either this call sees the error, or the buffer is dropped because of it.
-            let third = queue(&mut behind, b"ef");
-            let failed = third.and_then(|()| behind.flush()).unwrap_err();
+            let third = queue(&mut background, b"ef");
+            let failed = third.and_then(|()| background.flush()).unwrap_err();
             match fault {
                 Fault::Fails => assert_eq!(failed.kind(), io::ErrorKind::StorageFull),
                 Fault::Panics => assert_eq!(failed.to_string(), "the sink panicked: out of order"),
             }
             // Reported once; a caller that needs the error again keeps it.
-            behind.flush().unwrap();
-            drop(behind);
+            background.flush().unwrap();
+            drop(background);
             assert_eq!(sink.bytes(), b"ab");
         });
     }

@@ -1,29 +1,21 @@
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use rehal_base::{Error, Result};
-use rehal_capture::layout::SemaphoreTimepoint;
 use rehal_hal::{
-    QUEUE_AFFINITY_ANY, QueueOp, Registration, Semaphore, SemaphoreBackend, Submission, WaitCallback,
+    QUEUE_AFFINITY_ANY, QueueOp, Registration, Semaphore, SemaphoreBackend, Submission, Timepoint,
+    WaitCallback,
 };
-use zerocopy::little_endian::U64;
 
-use super::names::RecordedObject;
-use super::stream::{Log, Stream, status_of};
+use super::object::{Recorded, handle};
+use super::stream::{Log, status_of};
 use crate::encode;
 
-/// A semaphore used by recorded submissions.
-///
-/// Host operations on semaphores are not recorded (nor does the reference record them), with one exception:
-/// if a submission waits for a value that only the host signals, a replay would deadlock. The capture then
-/// contains a queue barrier that signals it.
-pub(super) struct RecordedSemaphore {
-    pub base: Semaphore,
-    pub id: u64,
-    device: u64,
-    stream: Arc<Stream>,
+handle!(Semaphore, "a semaphore", Payloads);
+
+/// The payloads of a semaphore that the recorder knows.
+pub(super) struct Payloads {
     /// The highest value signalled by a record, or the initial value.
     recorded: AtomicU64,
     beyond: Mutex<Beyond>,
@@ -37,28 +29,25 @@ struct Beyond {
     awaited: u64,
 }
 
-impl RecordedSemaphore {
-    /// Wraps `base` as semaphore `id`.
-    pub fn wrap(
-        base: Semaphore,
-        id: u64,
-        device: u64,
-        stream: &Arc<Stream>,
-        initial_value: u64,
-    ) -> Semaphore {
+impl Payloads {
+    pub fn new(initial_value: u64) -> Self {
         let beyond = Mutex::new(Beyond { host: initial_value, awaited: initial_value });
-        let recorded = AtomicU64::new(initial_value);
-        Semaphore::new(Self { base, id, device, stream: stream.clone(), recorded, beyond })
+        Self { recorded: AtomicU64::new(initial_value), beyond }
     }
+}
 
+/// Host operations on semaphores are not recorded (nor does the reference record them), with one exception:
+/// if a submission waits for a value that only the host signals, a replay would deadlock. The capture then
+/// contains a queue barrier that signals it.
+impl Recorded<Semaphore> {
     /// Called before a submission that waits for `value` is recorded: records a signal if the host has
     /// already signalled it. Returns whether the records so far reach `value`; otherwise a replay defers the
     /// submission, and its signals are not reached at its record.
     pub fn will_wait(&self, value: u64) -> bool {
-        if self.recorded.load(Ordering::Acquire) >= value {
+        if self.state.recorded.load(Ordering::Acquire) >= value {
             return true;
         }
-        let mut beyond = self.beyond.lock();
+        let mut beyond = self.state.beyond.lock();
         if self.refresh(&beyond) >= value {
             return true;
         }
@@ -76,27 +65,29 @@ impl RecordedSemaphore {
     /// Called before a submission that signals `value` and is not deferred is recorded. Returns the
     /// previously recorded value.
     pub fn will_signal(&self, value: u64) -> u64 {
-        self.recorded.fetch_max(value, Ordering::AcqRel)
+        self.state.recorded.fetch_max(value, Ordering::AcqRel)
     }
 
     /// The device rejected the submission, so `value` is still to be signalled, by another submission or the
     /// host.
     pub fn will_not_signal(&self, value: u64, before: u64) {
         // A higher signal recorded concurrently takes precedence.
-        let _ = self.recorded.compare_exchange(value, before, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.state.recorded.compare_exchange(value, before, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Updates the recorded value. A payload beyond the host's signals was reached by a record: a deferred
     /// submission that has completed.
     fn refresh(&self, beyond: &Beyond) -> u64 {
         match self.base.query() {
-            Ok(value) if value > beyond.host => self.recorded.fetch_max(value, Ordering::AcqRel).max(value),
-            _ => self.recorded.load(Ordering::Acquire),
+            Ok(value) if value > beyond.host => {
+                self.state.recorded.fetch_max(value, Ordering::AcqRel).max(value)
+            }
+            _ => self.state.recorded.load(Ordering::Acquire),
         }
     }
 
     fn record_signal(&self, log: &mut Log, value: u64, status: u32) -> u64 {
-        let signals = [SemaphoreTimepoint { semaphore_id: U64::new(self.id), value: U64::new(value) }];
+        let signals = [encode::timepoint(&Timepoint { semaphore: self.id, value })];
         let barrier = Submission::<crate::Ids<'_>> {
             device: self.device,
             affinity: QUEUE_AFFINITY_ANY,
@@ -112,7 +103,7 @@ impl RecordedSemaphore {
     }
 }
 
-impl SemaphoreBackend for RecordedSemaphore {
+impl SemaphoreBackend for Recorded<Semaphore> {
     fn query(&self) -> Result<u64> {
         self.base.query()
     }
@@ -120,9 +111,9 @@ impl SemaphoreBackend for RecordedSemaphore {
     // Recorded first: calls triggered by the signal may be recorded before this call returns.
     fn signal(&self, value: u64) -> Result<()> {
         let mut recorded_at = None;
-        let mut beyond = self.beyond.lock();
+        let mut beyond = self.state.beyond.lock();
         let needed = |recorded| recorded < value && recorded < beyond.awaited;
-        let needed = needed(self.recorded.load(Ordering::Acquire)) && needed(self.refresh(&beyond));
+        let needed = needed(self.state.recorded.load(Ordering::Acquire)) && needed(self.refresh(&beyond));
         beyond.host = beyond.host.max(value);
         if needed {
             self.will_signal(value);
@@ -147,13 +138,5 @@ impl SemaphoreBackend for RecordedSemaphore {
 
     fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
         self.base.on_reached(value, callback)
-    }
-}
-
-impl RecordedObject for RecordedSemaphore {
-    const NAME: &'static str = "a semaphore";
-
-    fn stream(&self) -> &Arc<Stream> {
-        &self.stream
     }
 }

@@ -1,4 +1,3 @@
-use std::io::{Seek, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,16 +8,11 @@ use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, IntoBytes, KnownLayout};
 
 use super::RecordOptions;
-use super::behind::Behind;
+use super::background_sink::{BackgroundSink, CaptureSink};
 use super::sync::thread::{Builder, JoinHandle};
 use super::sync::{AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use crate::encode::{Call, Put};
 use crate::ids::ThreadNumbers;
-
-/// The destination of a capture: a file or memory.
-pub trait CaptureSink: Write + Seek + Send {}
-
-impl<T: Write + Seek + Send> CaptureSink for T {}
 
 /// Shared memory up to this size is copied, then encoded like other bytes; more is copied into the writer's
 /// buffer.
@@ -51,7 +45,7 @@ struct Ending {
 /// The writer keeps the first error of its sink. The error must not disturb the program, so adding a record
 /// does not return it; [`Stream::close`] does.
 pub(super) struct Log {
-    writer: Writer<Behind>,
+    writer: Writer<BackgroundSink>,
     /// Set if threads are numbered.
     threads: Option<ThreadNumbers>,
 }
@@ -59,7 +53,7 @@ pub(super) struct Log {
 impl Stream {
     /// Starts a capture and its flusher thread.
     pub fn start(sink: Box<dyn CaptureSink>, options: RecordOptions) -> Result<Arc<Self>> {
-        let mut writer = Writer::new(Behind::start(sink)?)?;
+        let mut writer = Writer::new(BackgroundSink::start(sink)?)?;
         writer.leave_age_to_owner();
         writer.begin_checksummed(&RecordFields::default())?;
         let ending = Arc::new(Ending::default());
@@ -236,23 +230,17 @@ impl Log {
 
     /// Appends what the map before it read.
     pub fn read_digest(&mut self, digest: &layout::ReadDigest) {
-        let fields = RecordFields {
-            record_type: RecordType::SESSION,
-            optional: true,
-            payload_type: PayloadType::READ_DIGEST,
-            ..Default::default()
-        };
-        self.append(fields, &[digest.as_bytes()]);
+        self.session(PayloadType::READ_DIGEST, digest.as_bytes());
     }
 
     /// Appends what a dispatch of an earlier submission wrote.
     pub fn dispatch_digests(&mut self, payload: &[u8]) {
-        let fields = RecordFields {
-            record_type: RecordType::SESSION,
-            optional: true,
-            payload_type: PayloadType::DISPATCH_DIGESTS,
-            ..Default::default()
-        };
+        self.session(PayloadType::DISPATCH_DIGESTS, payload);
+    }
+
+    fn session(&mut self, payload_type: PayloadType, payload: &[u8]) {
+        let record_type = RecordType::SESSION;
+        let fields = RecordFields { record_type, optional: true, payload_type, ..Default::default() };
         self.append(fields, &[payload]);
     }
 

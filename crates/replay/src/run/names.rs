@@ -1,8 +1,8 @@
 use bumpalo::Bump;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{
-    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File, HostCall,
-    Indexed, Live, MemoryBarrier, Rename, Semaphore, Span, StoredLists, Timepoint, rename_buffer_ref,
+    Buffer, BufferBarrier, BufferRef, CommandBuffer, Device, Event, Executable, File, HostCall, Indexed,
+    Live, Rename, Semaphore, Span, StoredLists, rename_buffer_ref, rename_lists,
 };
 
 use super::objects::{Objects, get};
@@ -62,6 +62,12 @@ impl<'s> LiveNames<'s> {
     }
 }
 
+macro_rules! live {
+    ($names:ident, $list:ident, $lists:ident, $item:ident) => {
+        $names.list($list.of(&$names.lists.$lists), |this, item| this.$item(item))
+    };
+}
+
 impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
     fn device(&mut self, name: u32) -> Result<&'s Device> {
         Ok(&self.devices[name as usize])
@@ -99,10 +105,6 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
         get(&self.objects.events, name)
     }
 
-    fn channel(&mut self, _name: u32) -> Result<&'s Channel> {
-        Err(Error::new(StatusCode::Internal, "no plan has channels"))
-    }
-
     fn host_call(&mut self, _name: u32) -> Result<&'s HostCall> {
         Err(Error::new(StatusCode::Internal, "no plan has host calls"))
     }
@@ -111,21 +113,10 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
         Ok(bytes.of(self.bytes))
     }
 
-    fn buffer_refs(&mut self, list: Span<BufferRef<u32>>) -> Result<&'s [BufferRef<&'s Buffer>]> {
-        self.list(list.of(&self.lists.buffer_refs), |this, item| this.buffer_ref(item))
-    }
-
-    fn timepoints(&mut self, list: Span<Timepoint<u32>>) -> Result<&'s [Timepoint<&'s Semaphore>]> {
-        self.list(list.of(&self.lists.timepoints), |this, item| this.timepoint(item))
-    }
-
-    fn events(&mut self, list: Span<u32>) -> Result<&'s [&'s Event]> {
-        self.list(list.of(&self.lists.events), |this, item| this.event(item))
-    }
-
-    fn memory_barriers(&mut self, list: Span<MemoryBarrier>) -> Result<&'s [MemoryBarrier]> {
-        Ok(list.of(&self.lists.memory_barriers))
-    }
+    rename_lists!(live, Indexed => Live<'s>, buffer_refs BufferRefs buffer_ref);
+    rename_lists!(live, Indexed => Live<'s>, timepoints Timepoints timepoint);
+    rename_lists!(live, Indexed => Live<'s>, events Events event);
+    rename_lists!(live, Indexed => Live<'s>, memory_barriers MemoryBarriers memory_barrier);
 
     fn buffer_barriers(&mut self, list: Span<BufferBarrier<u32>>) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
         let list = list.of(&self.lists.buffer_barriers);
@@ -142,20 +133,6 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
     }
 
     fn created_buffer(&mut self, _name: u32) -> Result<()> {
-        Ok(())
-    }
-
-    fn deallocated_size(&mut self, _buffer: u32, (): ()) -> Result<()> {
-        Ok(())
-    }
-
-    fn captured_read(
-        &mut self,
-        _file: u32,
-        _file_offset: u64,
-        _target: BufferRef<u32>,
-        (): (),
-    ) -> Result<()> {
         Ok(())
     }
 }

@@ -12,40 +12,25 @@
 //! issued in place, since others name its buffer. Objects that commands name live as long as their command
 //! buffer, since the commands are recorded more than once.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use bumpalo::Bump;
 use rehal_base::{Error, Result};
 use rehal_hal::{
-    Binding, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams, Indexed, QueueOp,
-    Rename, Submission, WORKGROUP_COUNT_BYTES, WorkgroupCount, transfer, wait_all,
+    BufferRef, Command, CommandBuffer, Indexed, QueueOp, Rename, Submission, WORKGROUP_COUNT_BYTES,
+    WorkgroupCount, transfer, wait_all,
 };
 
 use super::Run;
 use super::names::LiveNames;
 use super::objects::get;
+use super::stepping_state::Stepping;
+use crate::Observer;
 use crate::effects::{Effect, Footprints};
 use crate::flight::Issue;
 use crate::one_by_one::{OneByOne, Walker, recorded, walk};
 use crate::operation::{AccessedRange, DispatchOperation, ExecutableCode, LiveBuffers, Operation};
-use crate::plan::{Completion, ObjectKind, RecordLocation, Release};
-use crate::{Observer, Plan};
-
-/// What a run needs to perform operations one by one.
-pub(super) struct Stepping<'r> {
-    /// The observers that want operations, by index.
-    observers: Vec<usize>,
-    /// The observers that want steps, by index.
-    steps: Vec<usize>,
-    footprints: Footprints<'r>,
-    /// The commands of each command buffer, with their records.
-    commands: Vec<Vec<(RecordLocation, u32)>>,
-    /// How often each command buffer has been executed.
-    execution_counts: Vec<u64>,
-    /// Deferred submissions to perform one by one when they can run, with the observers that want them.
-    deferred: HashMap<u32, Vec<usize>>,
-}
+use crate::plan::{Completion, RecordLocation};
 
 /// An operation with its arguments: objects by index, and all references resolved to ranges of buffers.
 struct Resolved {
@@ -115,93 +100,6 @@ impl<'r, 'o, 'b> Walker for Commands<'_, 'r, 'o, 'b> {
         };
         let flow = run.step_one(stepping, stepped, (location, self.occurrence), op, table, perform);
         flow.map_err(|error| plan.locate(error, location))
-    }
-}
-
-impl<'r> Stepping<'r> {
-    /// `None` if no observer wants operations.
-    pub(super) fn new(plan: &'r Plan, observers: &[&mut dyn Observer]) -> Option<Box<Self>> {
-        let wanting = |wants: fn(&dyn Observer) -> bool| -> Vec<usize> {
-            (0..observers.len()).filter(|&index| wants(&*observers[index])).collect()
-        };
-        let steps = wanting(|it| it.wants_steps());
-        let observers = wanting(|it| it.wants_operations());
-        if observers.is_empty() {
-            return None;
-        }
-        let commands = plan.commands_by_buffer();
-        Some(Box::new(Self {
-            observers,
-            steps,
-            footprints: Footprints::new(plan, 0),
-            execution_counts: vec![0; commands.len()],
-            commands,
-            deferred: HashMap::new(),
-        }))
-    }
-
-    /// The parameters of a command buffer whose commands may be performed one by one: recorded, not executed
-    /// at once.
-    pub(super) fn params(params: CommandBufferParams) -> CommandBufferParams {
-        CommandBufferParams { mode: params.mode - CommandBufferMode::ALLOW_INLINE_EXECUTION, ..params }
-    }
-
-    /// The releases of a plan, such that what commands name lives as long as their command buffer: they name
-    /// it again whenever it is executed.
-    pub(super) fn releases(&self, plan: &Plan) -> Vec<Release> {
-        let mut last_use = plan.counts.map(|count| vec![0; count as usize]);
-        for release in &plan.releases {
-            last_use[release.kind as usize][release.index as usize] = release.step;
-        }
-        for (command_buffer, commands) in self.commands.iter().enumerate() {
-            let step = last_use[ObjectKind::CommandBuffer as usize][command_buffer];
-            for (_, command) in commands {
-                each_object(plan, &plan.commands[*command as usize].1, |kind, index| {
-                    let last_use = &mut last_use[kind as usize][index as usize];
-                    *last_use = step.max(*last_use);
-                });
-            }
-        }
-        let extended = |it: &Release| Release { step: last_use[it.kind as usize][it.index as usize], ..*it };
-        let mut releases: Vec<Release> = plan.releases.iter().map(extended).collect();
-        releases.sort_by_key(|release| release.step);
-        releases
-    }
-
-    /// A submission has run.
-    fn count(&mut self, submission: &Submission<Indexed>) {
-        if let QueueOp::Execute { command_buffer, .. } = submission.op {
-            self.execution_counts[command_buffer as usize] += 1;
-        }
-    }
-}
-
-/// Calls `visit` with each object that a command names.
-pub(crate) fn each_object(plan: &Plan, command: &Command<Indexed>, mut visit: impl FnMut(ObjectKind, u32)) {
-    match command {
-        Command::SignalEvent { event, .. } | Command::ResetEvent { event, .. } => {
-            visit(ObjectKind::Event, *event)
-        }
-        Command::WaitEvents { events, .. } => {
-            events.of(&plan.lists.events).iter().for_each(|event| visit(ObjectKind::Event, *event));
-        }
-        Command::Dispatch(dispatch) => visit(ObjectKind::Executable, dispatch.executable),
-        _ => {}
-    }
-    let barriers = match command {
-        Command::ExecutionBarrier { buffer_barriers, .. } | Command::WaitEvents { buffer_barriers, .. } => {
-            buffer_barriers.of(&plan.lists.buffer_barriers)
-        }
-        _ => &[],
-    };
-    let mut buffer = |reference: &BufferRef<u32>| {
-        if let Binding::Direct(buffer) = reference.binding {
-            visit(ObjectKind::Buffer, buffer);
-        }
-    };
-    barriers.iter().for_each(|barrier| buffer(&barrier.buffer));
-    if let Some(op) = command.as_queue_op() {
-        Footprints::each_reference(plan, &op, |reference, _| buffer(reference));
     }
 }
 

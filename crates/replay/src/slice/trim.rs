@@ -8,7 +8,7 @@ use rehal_base::{Range, Result};
 
 use super::collect::{Collector, Content, Reading};
 use super::cut::Found;
-use super::issue::{Fill, patterns};
+use super::isolated_work::{Fill, patterns};
 use super::shared::Shared;
 use crate::effects::{Ranges, changes, overlap};
 

@@ -7,8 +7,8 @@ use rehal_hal::DeviceGroup;
 
 use super::collect::{Collector, Content};
 use super::cut::Found;
-use super::issue::Fill;
-use super::references::Source;
+use super::isolated_work::Fill;
+use super::pieces::Source;
 use super::shared::Shared;
 use super::trim::is_cheap;
 use super::{Slice, SliceCheck, SlicedRead};
@@ -26,7 +26,7 @@ impl Shared<'_> {
         let is_cheap = is_cheap(collected.duration, elapsed);
         let mut tested = self.test(found, &mut collected, is_cheap)?;
         if self.checks(is_cheap) {
-            self.keep_touched(found, &mut collected, &mut tested)?;
+            self.keep_accessed(found, &mut collected, &mut tested)?;
         }
         if self.checks(is_cheap) && !tested.is_checked {
             self.check(found, &collected)?;
@@ -102,15 +102,15 @@ impl Shared<'_> {
             name if begins => recorder.scope_begin(name),
             name => recorder.scope_end(name),
         };
-        let mut issue = self.begin_issue(&devices, found, collected)?;
+        let mut work = self.isolate(&devices, found, collected)?;
         if self.options.keep_references {
-            issue.import_files(self.references()?)?;
+            work.import_files(self.references()?)?;
         }
         for piece in &pieces {
-            issue.put(piece)?;
+            work.put(piece)?;
         }
-        issue.run(&scope)?;
-        drop(issue);
+        work.run(&scope)?;
+        drop(work);
         recorder.close()?;
         let stored = pieces.iter().filter(|piece| matches!(piece.source, Source::Bytes(_)));
         Ok(stored.map(|piece| piece.length).sum())
@@ -123,11 +123,11 @@ impl Shared<'_> {
         collected: &Collector<'_>,
         fill: &dyn Fn(usize) -> Fill,
     ) -> Result<Vec<Vec<u8>>> {
-        let mut issue = self.begin_issue(self.replay.devices().devices(), found, collected)?;
+        let mut work = self.isolate(self.replay.devices().devices(), found, collected)?;
         for (index, content) in collected.contents.iter().enumerate() {
-            issue.write(content, fill(index))?;
+            work.write(content, fill(index))?;
         }
-        issue.run(&|_| Ok(()))
+        work.run(&|_| Ok(()))
     }
 }
 

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use rehal_base::{Error, Range, Result, StatusCode};
 use rehal_hal::profile::{ProfileData, ProfileRequest};
 use rehal_hal::{
-    Binding, Buffer, BufferBarrier, BufferParams, BufferRef, Channel, ChannelParams, Command, CommandBuffer,
-    CommandBufferBackend, CommandBufferParams, Device, DeviceBackend, DeviceInfo, Dispatch, Event,
-    EventBackend, Executable, ExecutableBackend, ExecutableParams, File, FunctionInfo, HostFile, HostMemory,
-    Indexed, Live, MemoryAccess, MemoryBarrier, MemoryStatistics, PlainBuffer, QueueAffinity, QueueOp,
-    Semaphore, SemaphoreFlags, Span, Store, Submission, Timeline, WHOLE_BUFFER, WorkgroupCount, unsupported,
+    Binding, Buffer, BufferBarrier, BufferParams, BufferRef, Command, CommandBuffer, CommandBufferBackend,
+    CommandBufferParams, Device, DeviceBackend, DeviceInfo, Dispatch, Event, EventBackend, Executable,
+    ExecutableBackend, ExecutableParams, File, FunctionInfo, HostFile, HostMemory, Indexed, Live,
+    MemoryAccess, MemoryBarrier, MemoryStatistics, PlainBuffer, QueueAffinity, QueueOp, Semaphore,
+    SemaphoreFlags, Span, Store, Submission, Timeline, WHOLE_BUFFER, WorkgroupCount, unsupported,
 };
 use serde_json::{Value, json};
 
@@ -233,10 +233,6 @@ impl DeviceBackend for TestDevice {
 
     fn import_buffer(&self, _params: BufferParams, _memory: HostMemory) -> Result<Buffer> {
         Err(unsupported(&self.info, "host memory"))
-    }
-
-    fn create_channel(&self, _affinity: QueueAffinity, _params: &ChannelParams<'_>) -> Result<Channel> {
-        Err(unsupported(&self.info, "channels"))
     }
 
     fn create_executable_cache(&self, _identifier: &str) -> Result<()> {

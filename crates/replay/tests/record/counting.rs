@@ -89,9 +89,6 @@ counting! { DeviceBackend for Counting {
         Ok(CommandBuffer::new(params, CountingCommands { calls: self.calls.clone() }))
     }
     fn create_event(&self, _: QueueAffinity, _: u32) -> Result<Event> { Ok(Event::new(Mark)) }
-    fn create_channel(&self, _: QueueAffinity, _: &ChannelParams<'_>) -> Result<Channel> {
-        Ok(Channel::new(CountingChannel { calls: self.calls.clone() }))
-    }
     fn create_executable_cache(&self, _: &str) -> Result<()> { Ok(()) }
     fn infer_executable_format(&self, _: &[u8]) -> Option<&'static str> { Some("counting") }
     fn can_prepare_executable(&self, format: &str) -> bool { format == "counting" }
@@ -175,17 +172,6 @@ counting! { CommandBufferBackend for CountingCommands {
 struct Mark;
 
 impl EventBackend for Mark {}
-
-struct CountingChannel {
-    calls: Calls,
-}
-
-counting! { ChannelBackend for CountingChannel {
-    fn split(&self, _: i32, _: i32, _: u64) -> Result<Channel> {
-        Ok(Channel::new(Self { calls: self.calls.clone() }))
-    }
-    fn rank_and_count(&self) -> (i32, i32) { (1, 2) }
-} }
 
 struct CountingExecutable {
     functions: Vec<FunctionInfo>,

@@ -44,7 +44,6 @@ fn every_function_of_every_backend_is_forwarded() {
     on_buffers(&mut forwarding, device);
     on_semaphores(&mut forwarding, device);
     on_command_buffers(&mut forwarding, device);
-    on_channels(&mut forwarding, device);
     on_files(&mut forwarding, device);
 
     let seen: BTreeSet<_> = forwarding.seen.iter().map(ToString::to_string).collect();
@@ -175,15 +174,6 @@ fn on_command_buffers(forwarding: &mut Forwarding, device: &Device) {
     let error = Error::invalid_argument("refused");
     forwarding.check("CommandBufferBackend::refused", || backend.refused(&label, &error));
     forwarding.check("CommandBufferBackend::end", || backend.end()).unwrap();
-}
-
-fn on_channels(forwarding: &mut Forwarding, device: &Device) {
-    let params = ChannelParams { flags: 0, id: &[], group: &[], rank: 0, count: 1 };
-    let create = || device.backend().create_channel(1, &params);
-    let channel = forwarding.check("DeviceBackend::create_channel", create).unwrap();
-    let backend = channel.backend();
-    assert_eq!(forwarding.check("ChannelBackend::rank_and_count", || backend.rank_and_count()), (1, 2));
-    forwarding.check("ChannelBackend::split", || backend.split(0, 0, 0)).unwrap();
 }
 
 fn on_files(forwarding: &mut Forwarding, device: &Device) {

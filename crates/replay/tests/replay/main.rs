@@ -14,6 +14,7 @@ mod kernels;
 #[path = "../memory/mod.rs"]
 mod memory;
 mod owned;
+mod planned_work;
 mod queue;
 mod races;
 mod refusals;

@@ -3,6 +3,8 @@
 use rehal_capture::OperationCode as Op;
 use rehal_replay::{AccessKind, Incomplete, Overlap, Plan, PlanOptions, RaceOperation, RaceOptions, Races};
 
+use rehal_hal::WHOLE_BUFFER;
+
 use crate::common::{CaptureBuilder, FileSpec, Id, code, function, range, slot, whole};
 
 fn races(capture: &CaptureBuilder) -> Races {
@@ -107,6 +109,97 @@ fn binding_tables_are_resolved_to_bytes() {
     let elsewhere = capture.buffer(64);
     unordered(&mut capture).execute(commands, &[range(elsewhere, 0, 16), range(elsewhere, 32, 8)]);
     assert_none(&capture);
+}
+
+/// Without it, work may be said to access bytes beside those that it names, or the same bytes twice.
+#[test]
+fn accesses_are_exactly_the_bytes_that_are_named() {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executable = capture.executable(cache, &code("k", 1, &[function("k", 0, 1)]));
+    let buffer = capture.buffer(64);
+    let kernel = CaptureBuilder::kernel(executable, 0, [1, 1, 1]);
+    let mut counted = kernel;
+    counted.flags = (rehal_hal::DispatchFlags::DYNAMIC_INDIRECT_PARAMETERS.bits() as u32).into();
+    // Longer than a count.
+    counted.workgroup_count_ref = range(buffer, 8, 40);
+    let [past, adjacent, shifted] = [
+        // Beyond the entry of the table, which ends before the buffer does.
+        |it: &mut CaptureBuilder, into: Id| it.command_fill(into, slot(0, 4, WHOLE_BUFFER), &[1]),
+        |it: &mut CaptureBuilder, into: Id| {
+            it.command_fill(into, slot(0, 8, 4), &[1]);
+            it.command_fill(into, slot(0, 4, 4), &[1]);
+            it.command_fill(into, slot(0, 0, 4), &[2]);
+        },
+        |it: &mut CaptureBuilder, into: Id| it.command_copy(into, slot(0, 0, 4), slot(0, 8, 4)),
+    ]
+    .map(|record| capture.commands(1, record));
+    type Issue<'i> = &'i dyn Fn(&mut CaptureBuilder);
+    let table = [range(buffer, 16, 16)];
+    let cases: [(Issue<'_>, &[(u64, u64, AccessKind)]); 6] = [
+        (&|it| it.execute(past, &table), &[(20, 12, WRITES)]),
+        (&|it| it.execute(adjacent, &table), &[(16, 12, WRITES)]),
+        (&|it| it.execute(shifted, &table), &[(16, 4, READS), (24, 4, WRITES)]),
+        (&|it| it.dispatch(&kernel, &[], &[range(buffer, 40, 0)]), &[]),
+        (&|it| it.dispatch(&kernel, &[], &[range(buffer, 60, 100)]), &[(60, 4, BINDS)]),
+        (&|it| it.dispatch(&counted, &[], &[range(buffer, 0, 2)]), &[(0, 2, BINDS), (8, 12, READS)]),
+    ];
+    for (number, (issue, accesses)) in cases.into_iter().enumerate() {
+        let mut capture = capture.clone();
+        unordered(&mut capture).fill(whole(buffer), &[1]);
+        issue(unordered(&mut capture));
+        let found = races(&capture);
+        let found: Vec<_> = found.pairs.iter().flat_map(|pair| pair.overlaps.clone()).collect();
+        let expected = accesses
+            .iter()
+            .map(|(offset, length, access)| overlap(buffer, *offset, *length, WRITES, *access));
+        assert_eq!(found, expected.collect::<Vec<_>>(), "case {number}");
+    }
+}
+
+/// Without it, a report may list more than it says, or count other pairs than there are.
+#[test]
+fn reports_are_bounded_and_count_all_pairs() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(1024);
+    let parts = |it: &mut CaptureBuilder, into: Id| {
+        (0..20).for_each(|at| it.command_fill(into, range(buffer, 32 * at, 4), &[1]));
+    };
+    let parts = capture.commands(0, parts);
+    unordered(&mut capture).fill(whole(buffer), &[1]);
+    unordered(&mut capture).execute(parts, &[]);
+    let found = races(&capture);
+    let pair = &found.pairs[0];
+    assert_eq!((found.count, found.pairs.len(), pair.overlaps.len()), (1, 1, 16));
+    let last = overlap(buffer, 32 * 15, 4, WRITES, WRITES);
+    assert_eq!((pair.overlaps[15], pair.may_be_host_ordered, pair.host_access), (last, true, None));
+    // More ranges than are told apart.
+    let many = capture.buffer(1 << 16);
+    let parts = |it: &mut CaptureBuilder, into: Id| {
+        (0..1100).for_each(|at| it.command_fill(into, range(many, 32 * at, 4), &[1]));
+    };
+    let parts = capture.commands(0, parts);
+    unordered(&mut capture).execute(parts, &[]);
+    unordered(&mut capture).fill(range(many, 0, 4), &[1]);
+    let found = races(&capture);
+    assert_eq!((found.count, found.inexact_count, found.incomplete), (1, 1, None));
+    // 45 fills before 50 reads of the same bytes, all unordered: only writes conflict.
+    let mut capture = CaptureBuilder::new();
+    let (buffer, target) = (capture.buffer(8), capture.buffer(8 * 50));
+    (0..45).for_each(|at| unordered(&mut capture).update(range(buffer, at % 2, 1), &[1]));
+    (0..50).for_each(|at| unordered(&mut capture).copy(range(buffer, 0, 8), range(target, 8 * at, 8)));
+    let found = races(&capture);
+    assert_eq!((found.count, found.inexact_count, found.assumed_wait_count), (43 + 50 * 2, 0, 0));
+    // Not strict: the host accesses a buffer, and then issues two that wait for nothing.
+    let [other, third] = [0, 1].map(|_| capture.buffer(8));
+    unordered(&mut capture).fill(whole(third), &[1]);
+    capture.read(other, 0, 8);
+    unordered(&mut capture).fill(whole(buffer), &[1]);
+    unordered(&mut capture).fill(range(target, 0, 4), &[1]);
+    unordered(&mut capture).fill(whole(third), &[1]);
+    let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
+    let found = plan.races(RaceOptions { strict: false });
+    assert_eq!((found.count, found.assumed_wait_count), (43 + 50 * 2, 2));
 }
 
 #[test]

@@ -4,37 +4,12 @@
 
 use std::arch::aarch64::*;
 use std::arch::{asm, is_aarch64_feature_detected};
-use std::hint::black_box;
 
-use super::Kernel;
+use super::kernel::{Kernel, available, chains};
 
 /// Chains of each kernel: more than the latency of an instruction times the instructions that begin in a
 /// cycle, and fewer than the 32 registers.
 const CHAINS: usize = 24;
-
-/// Defines a function that runs chains: the next value of each from its last one and two constants. The
-/// compiler knows neither constants nor first values, so that it can neither compute nor combine chains.
-macro_rules! chains {
-    ($name:ident, $features:literal, $vector:ty, [$first:expr, $second:expr],
-     |$value:ident, $a:ident, $b:ident| $next:expr) => {
-        fn $name(rounds: u64) {
-            #[target_feature(enable = $features)]
-            fn run(rounds: u64) {
-                let ($a, $b): ($vector, $vector) = black_box(($first, $second));
-                let mut chains: [$vector; CHAINS] = black_box([$second; CHAINS]);
-                for _ in 0..rounds {
-                    for chain in &mut chains {
-                        let $value = *chain;
-                        *chain = $next;
-                    }
-                }
-                black_box(chains);
-            }
-            // SAFETY: a kernel is listed only if the processor has these features.
-            unsafe { run(rounds) }
-        }
-    };
-}
 
 /// An instruction that accumulates products of two vectors.
 macro_rules! accumulate {
@@ -50,38 +25,38 @@ macro_rules! accumulate {
 }
 
 // Values grow slowly, so that none becomes infinite; FP16 adds products that round to nothing.
-chains!(f32_neon, "neon", float32x4_t, [vdupq_n_f32(0.5), vdupq_n_f32(0.25)], |value, a, b| {
+chains!(f32_neon, "neon", [float32x4_t; CHAINS], [vdupq_n_f32(0.5), vdupq_n_f32(0.25)], |value, a, b| {
     vfmaq_f32(value, a, b)
 });
-chains!(f64_neon, "neon", float64x2_t, [vdupq_n_f64(0.5), vdupq_n_f64(0.25)], |value, a, b| {
+chains!(f64_neon, "neon", [float64x2_t; CHAINS], [vdupq_n_f64(0.5), vdupq_n_f64(0.25)], |value, a, b| {
     vfmaq_f64(value, a, b)
 });
-chains!(f16_neon, "neon,fp16", uint16x8_t, [vdupq_n_u16(0x0400), vdupq_n_u16(0x0400)], |value, a, b| {
-    accumulate!("fmla {value:v}.8h, {a:v}.8h, {b:v}.8h", value, a, b)
-});
-chains!(bf16_neon, "neon,bf16", uint16x8_t, [vdupq_n_u16(0x3f80), vdupq_n_u16(0x3f80)], |value, a, b| {
-    accumulate!("bfdot {value:v}.4s, {a:v}.8h, {b:v}.8h", value, a, b)
-});
-chains!(i8_neon, "neon,dotprod", int32x4_t, [vdupq_n_s32(3), vdupq_n_s32(5)], |value, a, b| {
+chains!(
+    f16_neon,
+    "neon,fp16",
+    [uint16x8_t; CHAINS],
+    [vdupq_n_u16(0x0400), vdupq_n_u16(0x0400)],
+    |value, a, b| accumulate!("fmla {value:v}.8h, {a:v}.8h, {b:v}.8h", value, a, b)
+);
+chains!(
+    bf16_neon,
+    "neon,bf16",
+    [uint16x8_t; CHAINS],
+    [vdupq_n_u16(0x3f80), vdupq_n_u16(0x3f80)],
+    |value, a, b| accumulate!("bfdot {value:v}.4s, {a:v}.8h, {b:v}.8h", value, a, b)
+);
+chains!(i8_neon, "neon,dotprod", [int32x4_t; CHAINS], [vdupq_n_s32(3), vdupq_n_s32(5)], |value, a, b| {
     accumulate!("sdot {value:v}.4s, {a:v}.16b, {b:v}.16b", value, a, b)
 });
-
-type Row = (bool, &'static str, &'static str, u32, fn(u64));
 
 /// The kernels that this processor can run.
 pub(super) fn kernels() -> Vec<Kernel> {
     let (has_f16, has_bf16) = (is_aarch64_feature_detected!("fp16"), is_aarch64_feature_detected!("bf16"));
-    // Whether it can run, the type, the instructions, operations of one, the function.
-    let all: [Row; 5] = [
-        (true, "f32", "NEON", 8, f32_neon),
-        (true, "f64", "NEON", 4, f64_neon),
-        (has_f16, "f16", "NEON FP16", 16, f16_neon),
-        (has_bf16, "bf16", "NEON BF16", 16, bf16_neon),
-        (is_aarch64_feature_detected!("dotprod"), "i8", "NEON dot product", 32, i8_neon),
-    ];
-    let kernel = |(has, element, instructions, operations, run)| {
-        let operations = CHAINS as u32 * operations;
-        bool::then_some(has, Kernel { element, instructions, vector_bits: 128, operations, run })
-    };
-    all.into_iter().filter_map(kernel).collect()
+    available([
+        (true, "f32", "NEON", 128, CHAINS as u32, 8, f32_neon),
+        (true, "f64", "NEON", 128, CHAINS as u32, 4, f64_neon),
+        (has_f16, "f16", "NEON FP16", 128, CHAINS as u32, 16, f16_neon),
+        (has_bf16, "bf16", "NEON BF16", 128, CHAINS as u32, 16, bf16_neon),
+        (is_aarch64_feature_detected!("dotprod"), "i8", "NEON dot product", 128, CHAINS as u32, 32, i8_neon),
+    ])
 }

@@ -2,6 +2,7 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::threads::{Work, best};
 use crate::{MeasureOptions, Rate};
+use kernel::Kernel;
 
 #[cfg(target_arch = "aarch64")]
 use aarch64::kernels;
@@ -30,21 +32,10 @@ pub struct Peak {
     pub rate: Rate,
 }
 
-/// A loop of multiplications and additions, whose chains are independent of each other.
-struct Kernel {
-    element: &'static str,
-    instructions: &'static str,
-    vector_bits: u32,
-    /// Operations of a round.
-    operations: u32,
-    /// Performs rounds. The processor has what it needs.
-    run: fn(u64),
-}
-
 /// The instruction sets of other architectures are not known here.
 #[cfg(not(any(target_arch = "aarch64", target_arch = "x86_64")))]
 fn kernels() -> Vec<Kernel> {
-    Vec::new()
+    kernel::available([])
 }
 
 /// Computes for a fraction of a millisecond.

@@ -3,33 +3,8 @@
 #![allow(unsafe_code, reason = "calls of functions after a check of the processor's features")]
 
 use std::arch::x86_64::*;
-use std::hint::black_box;
 
-use super::Kernel;
-
-/// Defines a function that runs chains: the next value of each from its last one and two constants. The
-/// compiler knows neither constants nor first values, so that it can neither compute nor combine chains.
-macro_rules! chains {
-    ($name:ident, $features:literal, [$vector:ty; $count:literal], [$first:expr, $second:expr],
-     |$value:ident, $a:ident, $b:ident| $next:expr) => {
-        fn $name(rounds: u64) {
-            #[target_feature(enable = $features)]
-            fn run(rounds: u64) {
-                let ($a, $b): ($vector, $vector) = black_box(($first, $second));
-                let mut chains: [$vector; $count] = black_box([$second; $count]);
-                for _ in 0..rounds {
-                    for chain in &mut chains {
-                        let $value = *chain;
-                        *chain = $next;
-                    }
-                }
-                black_box(chains);
-            }
-            // SAFETY: a kernel is listed only if the processor has these features.
-            unsafe { run(rounds) }
-        }
-    };
-}
+use super::kernel::{Kernel, available, chains};
 
 // Values converge to 1, so none becomes subnormal or infinite. There are more chains than an instruction has
 // cycles of latency, times the instructions that begin in a cycle, and fewer than registers.
@@ -97,9 +72,6 @@ fn bf16(bits: __m512i) -> __m512bh {
     unsafe { std::mem::transmute(bits) }
 }
 
-/// Whether it can run, the type, the instructions, bits of a vector, chains, operations of one, the function.
-type Row = (bool, &'static str, &'static str, u32, u32, u32, fn(u64));
-
 /// The kernels that this processor can run.
 pub(super) fn kernels() -> Vec<Kernel> {
     let has_fma = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -108,7 +80,7 @@ pub(super) fn kernels() -> Vec<Kernel> {
     let has_vnni = has_avx512 && is_x86_feature_detected!("avx512vnni");
     let has_avx_vnni = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni");
     let fma = "AVX2 and FMA";
-    let all: [Row; 12] = [
+    available([
         (true, "f32", "SSE2", 128, 12, 8, f32_sse2),
         (has_fma, "f32", fma, 256, 12, 16, f32_avx2),
         (has_avx512, "f32", "AVX-512", 512, 16, 32, f32_avx512),
@@ -121,10 +93,5 @@ pub(super) fn kernels() -> Vec<Kernel> {
         (is_x86_feature_detected!("avx2"), "i8", "AVX2", 256, 12, 64, i8_avx2),
         (has_avx_vnni, "i8", "AVX-VNNI", 256, 12, 64, i8_avx_vnni),
         (has_vnni, "i8", "AVX-512 VNNI", 512, 16, 128, i8_avx512_vnni),
-    ];
-    let kernel = |(has, element, instructions, vector_bits, chains, operations, run)| {
-        let operations = chains * operations;
-        bool::then_some(has, Kernel { element, instructions, vector_bits, operations, run })
-    };
-    all.into_iter().filter_map(kernel).collect()
+    ])
 }

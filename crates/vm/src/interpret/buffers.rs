@@ -2,11 +2,10 @@
 
 use rehal_base::{Error, Result};
 
-use crate::registers::{Number, Window};
+use crate::registers::{Number, Window, look, put};
 use crate::{Buffer, Ref};
 
-use super::out_of_line::Activation;
-use super::refs::{look, put};
+use super::activation::Activation;
 
 /// The buffer in a register.
 #[inline]

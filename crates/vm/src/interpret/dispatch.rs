@@ -9,22 +9,21 @@ use rehal_base::Result;
 
 use crate::Ref;
 use crate::budget::Meter;
-use crate::code::{Code, FIRST_PART, Insn};
+use crate::code::{FIRST_PART, Insn, Slice};
 use crate::compute::functions;
 use crate::isa::instructions;
-use crate::program::Program;
 use crate::registers::{Number, Window};
 use crate::superinstructions::*;
 
+use super::activation::{Environment, broken};
 use super::elements::{load_into, store_from};
-use super::{Exit, Instance, broken, lists, out_of_line};
+use super::{lists, out_of_line};
 
-/// What the instructions of a frame refer to.
-#[derive(Clone, Copy)]
-pub(super) struct Environment<'a> {
-    pub(super) code: &'a Code,
-    pub(super) program: &'a Program,
-    pub(super) instance: &'a Instance,
+/// Why the dispatch loop exited a frame.
+pub(super) enum Exit {
+    Call(u32),
+    Return(Slice),
+    Yield,
 }
 
 /// Jumps.

@@ -3,10 +3,8 @@
 
 use rehal_base::Result;
 
-use crate::registers::{Number, Window};
+use crate::registers::{Number, Window, look};
 use crate::{Buffer, NamedObject, Ref};
-
-use super::refs::look;
 
 /// The buffer in a register.
 #[inline(always)]

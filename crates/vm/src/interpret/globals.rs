@@ -2,10 +2,9 @@
 
 use rehal_base::Result;
 
-use crate::verify::MOVE_BIT;
-
-use super::out_of_line::Activation;
-use super::refs::{check, look, put, take};
+use super::activation::Activation;
+use super::refs::check;
+use crate::registers::{MOVE_BIT, look, put, take};
 
 /// `global.load.indirect.i32` and `.f32`
 pub(super) fn load_32([offset, result, ..]: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {

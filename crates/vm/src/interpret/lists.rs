@@ -3,12 +3,11 @@
 use rehal_base::Result;
 
 use crate::list::ElementKind;
-use crate::registers::{Number, Window};
-use crate::verify::MOVE_BIT;
+use crate::registers::{MOVE_BIT, Number, Window, look, put, take};
 use crate::{List, NamedObject, Ref, Value};
 
-use super::out_of_line::Activation;
-use super::refs::{is_of, look, put, take};
+use super::activation::Activation;
+use super::refs::is_of;
 
 /// Size of an element of a list of variants.
 const ELEMENT_BYTES: u64 = 16;

@@ -1,5 +1,6 @@
 //! The interpreter: frames, calls, and the dispatch loop over a frame's instructions.
 
+mod activation;
 mod buffers;
 mod dispatch;
 pub(crate) mod elements;
@@ -10,22 +11,19 @@ mod out_of_line;
 pub(crate) mod refs;
 mod stack;
 
-use std::sync::Arc;
-
 use rehal_base::{Error, Result};
 
 use crate::budget::{Budget, Meter, Unlimited};
-use crate::code::{Callee, Code, Site, Slice};
-use crate::globals::Globals;
+use crate::code::{Callee, Code, Site};
 use crate::program::Program;
-use crate::registers::{Number, WINDOW_BYTES, Window};
+use crate::registers::{Number, REF_MASK, WINDOW_BYTES, Window, put, take};
 use crate::trace::{TraceSink, Traced};
-use crate::verify::REF_MASK;
-use crate::{Ref, Resumed, Value, ValueKind, Wait};
+use crate::verify::argument_registers;
+use crate::{Module, NativeModule, Ref, Resumed, State, Value, ValueKind, Wait};
 
-use dispatch::Environment;
-use native::NativeFunction;
-use refs::{put, take};
+use activation::{Environment, broken};
+pub(crate) use activation::{Instance, Target};
+use dispatch::Exit;
 
 /// Depth limit of the call stack.
 const FRAME_LIMIT: usize = 1 << 16;
@@ -36,24 +34,6 @@ const REF_LIMIT: usize = 1 << 20;
 /// High-water mark in bytes of registers and frames above which a machine is freed instead of pooled.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// A bytecode module instantiated in one context.
-pub(crate) struct Instance {
-    /// The lowered functions, traceable or not.
-    pub(crate) codes: Arc<[Code]>,
-    pub(crate) globals: Globals,
-    /// The target of each import; `None` for an optional one that no module exports.
-    pub(crate) imports: Box<[Option<Target>]>,
-}
-
-/// A function in a context.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Target {
-    /// Index of the module in the context.
-    pub(crate) module: u32,
-    /// Ordinal of the export of a native module, or of the function of a bytecode module.
-    pub(crate) ordinal: u32,
-}
-
 /// A context as the interpreter sees it.
 pub(crate) trait Modules {
     /// The module that [`Target::module`] indexes.
@@ -63,7 +43,7 @@ pub(crate) trait Modules {
 /// A module of a context, as the interpreter executes it.
 #[derive(Clone, Copy)]
 pub(crate) enum ModuleView<'a> {
-    Native { module: &'a crate::Module, native: &'a dyn crate::NativeModule, state: &'a crate::State },
+    Native { module: &'a Module, native: &'a dyn NativeModule, state: &'a State },
     Bytecode { program: &'a Program, instance: &'a Instance },
 }
 
@@ -156,11 +136,12 @@ struct Pending {
     target: Target,
 }
 
-/// Why the dispatch loop exited a frame.
-enum Exit {
-    Call(u32),
-    Return(Slice),
-    Yield,
+/// A native function of a context.
+struct NativeFunction<'a> {
+    module: &'a Module,
+    native: &'a dyn NativeModule,
+    state: &'a State,
+    target: Target,
 }
 
 /// The outcome of a call of an import.
@@ -203,7 +184,7 @@ impl Machine {
                 self.frame = Some(Frame { target, pc: 0, site: 0, words: 0, refs: 0 });
                 let window = window_at(&mut self.words, 0)?;
                 let convention = &program.tables.functions[target.ordinal as usize].convention;
-                let places = crate::verify::argument_registers(convention);
+                let places = argument_registers(convention);
                 for ((_, register), value) in places.zip(arguments) {
                     place(window, &mut self.refs, register, value);
                 }
@@ -240,7 +221,7 @@ impl Machine {
             Err(error) => return Some(Err(error)),
         };
         self.frame = Some(Frame { target, pc: 0, site: 0, words: 0, refs: 0 });
-        let mut placed = crate::verify::argument_registers(convention).zip(arguments);
+        let mut placed = argument_registers(convention).zip(arguments);
         let is_match = placed.all(|((kind, register), value)| {
             match (kind, value) {
                 (ValueKind::I32, Value::I32(value)) => value.put(window, register),
@@ -267,6 +248,21 @@ impl Machine {
     /// Resumes after a yield or a wait.
     pub(crate) fn resume<M: Modules>(&mut self, modules: &M, resumed: Resumed) -> Result<Outcome> {
         self.run(modules, Some(resumed))
+    }
+
+    /// Blocks on waits and resumes until the call, which is at `outcome`, is done.
+    pub(crate) fn block<M: Modules>(&mut self, modules: &M, mut outcome: Result<Outcome>) -> Result<()> {
+        loop {
+            let resumed = match outcome? {
+                Outcome::Done => return Ok(()),
+                Outcome::Yielded => Resumed::Ready,
+                Outcome::Waiting(wait) => {
+                    wait.block();
+                    Resumed::after(&wait)
+                }
+            };
+            outcome = self.resume(modules, resumed);
+        }
     }
 
     /// Unwinds the call stack and releases all references.
@@ -633,9 +629,4 @@ fn value_of(window: &Window, refs: &mut [Ref], kind: ValueKind, register: u16) -
 fn no_import(program: &Program, import: u32) -> Error {
     let name = &program.tables.imports[import as usize].full_name;
     Error::not_found(format!("the program calls the optional import '{name}', which no module exports"))
-}
-
-#[cold]
-fn broken(what: &str) -> Error {
-    Error::new(rehal_base::StatusCode::Internal, format!("the interpreter found {what}"))
 }

@@ -2,19 +2,13 @@ use rehal_base::{Error, Result, StatusCode};
 
 use crate::call::Values;
 use crate::code::Site;
-use crate::registers::Number;
-use crate::{Call, Convention, Flow, Module, NativeModule, Ref, Resumed, State, Value, ValueKind};
+use crate::registers::{Number, put};
+use crate::{Call, Convention, Flow, Ref, Resumed, Value, ValueKind};
 
-use super::refs::put;
-use super::{Called, Frame, Machine, ModuleView, Modules, Outcome, Pending, Target, broken, window_at};
-
-/// A native function of a context.
-pub(super) struct NativeFunction<'a> {
-    pub(super) module: &'a Module,
-    pub(super) native: &'a dyn NativeModule,
-    pub(super) state: &'a State,
-    pub(super) target: Target,
-}
+use super::activation::broken;
+use super::{
+    Called, Frame, Machine, ModuleView, Modules, NativeFunction, Outcome, Pending, Target, window_at,
+};
 
 impl Machine {
     /// Calls a native function with the arguments of a call site of `frame`, which stay in its registers.

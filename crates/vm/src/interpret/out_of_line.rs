@@ -6,41 +6,13 @@ use rehal_base::{Error, Result, StatusCode};
 use crate::code::{Code, OutOfLine, Slice};
 use crate::compute;
 use crate::isa::instructions;
-use crate::list::ElementKind;
 use crate::operation::Op;
-use crate::program::Program;
-use crate::registers::{Number, Window};
+use crate::registers::{Window, look, put, take};
 use crate::{Ref, ValueKind};
 
-use super::dispatch::Environment;
-use super::refs::{check, look, put, take};
-use super::{Instance, broken, buffers, globals, lists, refs};
-
-/// The state that an out-of-line instruction accesses.
-pub(super) struct Activation<'a> {
-    pub(super) code: &'a Code,
-    pub(super) program: &'a Program,
-    pub(super) instance: &'a Instance,
-    pub(super) window: &'a mut Window,
-    pub(super) refs: &'a mut [Ref],
-}
-
-impl Activation<'_> {
-    /// A type of the module.
-    pub(super) fn element_kind(&self, type_id: u16) -> &ElementKind {
-        self.program.tables.types.get(usize::from(type_id)).unwrap_or(&ElementKind::AnyRef)
-    }
-
-    /// The number in a register.
-    pub(super) fn get<T: Number>(&self, register: u16) -> T {
-        T::get(self.window, register)
-    }
-
-    /// Sets a register to a number.
-    pub(super) fn put(&mut self, register: u16, value: impl Number) {
-        value.put(self.window, register);
-    }
-}
+use super::activation::{Activation, Environment, broken};
+use super::refs::check;
+use super::{buffers, globals, lists, refs};
 
 /// Executes an instruction of the groups `library` and `routines`.
 #[inline(never)]

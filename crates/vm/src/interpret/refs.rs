@@ -1,37 +1,12 @@
-//! Reference registers and reference instructions.
+//! Reference instructions.
 
 use rehal_base::{Error, Result};
 
 use crate::Ref;
 use crate::list::ElementKind;
-use crate::verify::{MOVE_BIT, REF_MASK};
+use crate::registers::{MOVE_BIT, look, put, take};
 
-use super::out_of_line::Activation;
-
-/// Borrows the reference in a register.
-#[inline]
-pub(crate) fn look(refs: &[Ref], register: u16) -> &Ref {
-    static NULL: Ref = Ref::NULL;
-    refs.get(usize::from(register & REF_MASK)).unwrap_or(&NULL)
-}
-
-/// Clones the reference in a register, or moves it out if the move bit is set.
-#[inline]
-pub(super) fn take(refs: &mut [Ref], register: u16) -> Ref {
-    match refs.get_mut(usize::from(register & REF_MASK)) {
-        Some(object) if register & MOVE_BIT != 0 => object.take(),
-        Some(object) => object.clone(),
-        None => Ref::NULL,
-    }
-}
-
-/// Sets a register to a reference.
-#[inline]
-pub(super) fn put(refs: &mut [Ref], register: u16, object: Ref) {
-    if let Some(slot) = refs.get_mut(usize::from(register & REF_MASK)) {
-        *slot = object;
-    }
-}
+use super::activation::Activation;
 
 /// Whether a reference is of type `kind`; null is of every type.
 pub(super) fn is_of(object: &Ref, kind: &ElementKind) -> bool {

@@ -4,7 +4,8 @@ use crate::ValueKind;
 use crate::code::{Argument, Callee, Insn, Site};
 use crate::convention::{Argument as Declared, Convention};
 use crate::instruction::{Instruction, List};
-use crate::verify::{IMPORT_BIT, MOVE_BIT, argument_registers};
+use crate::registers::MOVE_BIT;
+use crate::verify::{IMPORT_BIT, argument_registers};
 
 use super::Lowering;
 

@@ -4,8 +4,8 @@ use crate::ValueKind;
 use crate::code::{Insn, OutOfLine};
 use crate::instruction::{FieldValue, Instruction};
 use crate::operation::Field;
+use crate::registers::REF_BIT;
 use crate::superinstructions::fuse;
-use crate::verify::REF_BIT;
 
 use super::Lowering;
 

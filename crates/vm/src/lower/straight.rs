@@ -3,7 +3,8 @@
 use crate::code::{Insn, OutOfLine};
 use crate::instruction::{FieldValue, Instruction};
 use crate::operation::Field;
-use crate::verify::{IMPORT_BIT, MOVE_BIT, REF_BIT};
+use crate::registers::{MOVE_BIT, REF_BIT};
+use crate::verify::IMPORT_BIT;
 
 use crate::list::ElementKind;
 use crate::{Buffer, NamedObject, ValueKind};

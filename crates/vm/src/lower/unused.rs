@@ -2,7 +2,8 @@
 
 use crate::instruction::{FieldValue, Instruction};
 use crate::operation::{Field, Op};
-use crate::verify::{REF_BIT, REF_MASK, argument_registers};
+use crate::registers::{REF_BIT, REF_MASK};
+use crate::verify::argument_registers;
 use crate::{Convention, ValueKind};
 
 /// The registers of references, as bits from the lowest, that a verified function is passed and then discards

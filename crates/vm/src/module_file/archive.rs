@@ -1,8 +1,9 @@
 use std::ops::Range;
 
-use rehal_base::{Cursor, Fault, FormatError};
+/// The name of the format in errors.
+pub(super) const FORMAT: &str = "module";
 
-use super::FORMAT;
+use rehal_base::{Cursor, Fault, FormatError};
 
 /// Bytes of the length prefix before the flatbuffer.
 pub const PREFIX_BYTES: usize = 4;

@@ -27,11 +27,8 @@ pub use views::{
     Signature,
 };
 
-use archive::Layout;
+use archive::{FORMAT, Layout};
 use schema::id;
-
-/// The name of the format in errors.
-const FORMAT: &str = "module";
 
 /// The flatbuffer of a module.
 static ENVELOPE: Envelope = Envelope {

@@ -10,7 +10,8 @@ use super::{ModuleFile, values};
 use crate::ValueKind;
 use crate::instruction::{FieldValue, Instruction, List};
 use crate::operation::{Field, Op};
-use crate::verify::{IMPORT_BIT, MOVE_BIT, REF_BIT};
+use crate::registers::{MOVE_BIT, REF_BIT};
+use crate::verify::IMPORT_BIT;
 
 /// What is known of an argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

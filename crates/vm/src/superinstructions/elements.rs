@@ -7,8 +7,7 @@ use crate::Ref;
 use crate::code::{Operands, REGISTERS};
 use crate::compute::functions;
 use crate::interpret::elements::{element, load, store};
-use crate::registers::{Number, Window};
-use crate::verify::REF_MASK;
+use crate::registers::{Number, REF_MASK, Window};
 
 use super::{IsDead, Part, Pattern, is_half_of, straight, wrap};
 

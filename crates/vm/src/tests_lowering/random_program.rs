@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use crate::ValueKind;
 use crate::operation::{Field, OPERATIONS, Op, Operation};
+use crate::registers::REF_BIT;
 use crate::superinstructions::SUPERINSTRUCTIONS;
-use crate::verify::REF_BIT;
 
 use super::assembly::{Assembled, Assembly};
 

@@ -1,6 +1,7 @@
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
+use ash::vk;
 use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
 use rehal_hal::profile::ProfiledSubmission;
@@ -9,7 +10,7 @@ use rehal_hal::{
     Store,
 };
 
-use super::instance::{Found, Instances, key_of, uses_of};
+use super::instance::{Instances, key_of};
 use super::operations::{function_name, record_command};
 use super::recorder::Repeats;
 use super::{Instance, MemoryRange, Recorder};
@@ -76,7 +77,7 @@ impl VulkanCommands {
         core: &Core,
         table: &[Option<MemoryRange>],
         profile: Option<&ProfiledSubmission>,
-    ) -> Found {
+    ) -> Result<(vk::CommandBuffer, Uses)> {
         if !Arc::ptr_eq(&self.gpu, core.gpu()) {
             return Err(Error::invalid_argument("the command buffer belongs to another Vulkan device"));
         }
@@ -181,7 +182,7 @@ impl Recording {
         recorder.begin(repeats)?;
         self.begin_marks(recorder, core)?;
         for (index, command) in self.commands.iter().enumerate() {
-            record_command(recorder, core.recorders(), &self.store, table, command)
+            record_command(recorder, core.staging(), &self.store, table, command)
                 .context(|| in_command(index))?;
             mark(recorder, core, command);
         }
@@ -212,7 +213,7 @@ impl Recording {
         let mut command_index = 0;
         for (index, command) in self.commands.iter().enumerate() {
             let record = |recorder: &mut Recorder| {
-                record_command(recorder, core.recorders(), &self.store, table, command)
+                record_command(recorder, core.staging(), &self.store, table, command)
             };
             let recorded = match command {
                 Command::Dispatch(dispatch) => {
@@ -236,6 +237,11 @@ fn mark(recorder: &mut Recorder, core: &Core, command: &Command<Indexed>) {
     }
 }
 
+/// What a submission of baked commands uses.
+fn uses_of(instance: &Arc<Instance>) -> Uses {
+    Uses { instance: Some(instance.clone()), ..Uses::default() }
+}
+
 fn in_command(index: usize) -> String {
     format!("command {index} of the command buffer")
 }
@@ -251,9 +257,6 @@ impl CommandBufferBackend for VulkanCommands {
     }
 
     fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
-        if let Command::Collective { .. } = command {
-            return Err(Error::unimplemented("Vulkan devices do not support collectives"));
-        }
         let mut recording = self.recording.lock();
         let recording = recording.as_mut().ok_or_else(not_recording)?;
         let kept = command.rename(&mut recording.store)?;

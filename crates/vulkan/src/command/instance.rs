@@ -1,11 +1,9 @@
 use std::sync::{Arc, Weak};
 
-use rehal_base::Result;
 use smallvec::SmallVec;
 
 use super::{MemoryRange, Recorder};
 use crate::memory::Block;
-use crate::queue::Uses;
 
 /// Baked commands of a command buffer for one binding table, which are submitted any number of times.
 pub(crate) struct Instance {
@@ -97,11 +95,3 @@ impl Instances {
 fn is_idle(instance: &Arc<Instance>) -> bool {
     Arc::strong_count(instance) == 1
 }
-
-/// What a submission of baked commands uses.
-pub(super) fn uses_of(instance: &Arc<Instance>) -> Uses {
-    Uses { instance: Some(instance.clone()), ..Uses::default() }
-}
-
-/// The outcome of looking for baked commands.
-pub(super) type Found = Result<(ash::vk::CommandBuffer, Uses)>;

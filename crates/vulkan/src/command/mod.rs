@@ -15,10 +15,12 @@ mod operations;
 mod recorder;
 mod recorder_pool;
 mod staging;
+mod staging_memory;
 
 pub(crate) use commands::VulkanCommands;
 pub(crate) use instance::Instance;
 pub(crate) use memory_range::MemoryRange;
 pub(crate) use operations::{describe, record_operation};
 pub(crate) use recorder::{Recorder, Repeats};
-pub(crate) use recorder_pool::{Receiver, RecorderPool};
+pub(crate) use recorder_pool::RecorderPool;
+pub(crate) use staging_memory::{Receiver, StagingMemory};

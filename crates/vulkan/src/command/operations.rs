@@ -1,46 +1,45 @@
 //! What operations of queues and commands of command buffers are in Vulkan.
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Result};
 use rehal_hal::{
-    Command, Dispatch, DispatchFlags, Indexed, KeptSubmission, QueueOp, Store, WorkgroupCount,
-    transfer_checks,
+    Command, Dispatch, Indexed, KeptSubmission, QueueOp, Store, WorkgroupCount, transfer_checks,
 };
 use smallvec::SmallVec;
 
 use super::barriers::Barrier;
-use super::{MemoryRange, Recorder, RecorderPool};
+use super::{MemoryRange, Recorder, StagingMemory};
 use crate::executable::VulkanExecutable;
 
 /// Records an operation that the device executes. Fails if its arguments, which the binding table completes,
 /// are wrong.
 pub(crate) fn record_operation(
     recorder: &mut Recorder,
-    recorders: &RecorderPool,
+    memory: &StagingMemory,
     store: &Store,
     table: &[Option<MemoryRange>],
     operation: &QueueOp<Indexed>,
 ) -> Result<()> {
-    let resolve = |reference| MemoryRange::resolve(recorders.memory(), store, table, reference);
+    let resolve = |reference| MemoryRange::resolve(memory.memory(), store, table, reference);
     match operation {
         QueueOp::Fill { target, pattern, .. } => {
             let (target, pattern) = (resolve(target)?, pattern.of(&store.bytes));
             transfer_checks::check_fill(target.range().offset, target.length(), pattern)?;
-            recorder.fill(recorders, &target, pattern)
+            recorder.fill(memory, &target, pattern)
         }
         QueueOp::Update { source, target, .. } => {
             let (bytes, target) = (source.of(&store.bytes), resolve(target)?);
             transfer_checks::check_update(bytes, target.length())?;
-            recorder.update(recorders, &target, bytes)
+            recorder.update(memory, &target, bytes)
         }
         QueueOp::Copy { source, target, .. } => {
             let (source, target) = (resolve(source)?, resolve(target)?);
             transfer_checks::check_copy(source.length(), target.length())?;
             match source.overlap_distance(&target) {
                 None => recorder.copy(&source, &target),
-                Some(distance) => recorder.copy_overlapping(recorders, &source, &target, distance),
+                Some(distance) => recorder.copy_overlapping(memory, &source, &target, distance),
             }
         }
-        QueueOp::Dispatch(dispatch) => record_dispatch(recorder, recorders, store, table, dispatch),
+        QueueOp::Dispatch(dispatch) => record_dispatch(recorder, memory, store, table, dispatch),
         // The others are not the device's.
         _ => Ok(()),
     }
@@ -48,50 +47,35 @@ pub(crate) fn record_operation(
 
 fn record_dispatch(
     recorder: &mut Recorder,
-    recorders: &RecorderPool,
+    memory: &StagingMemory,
     store: &Store,
     table: &[Option<MemoryRange>],
     dispatch: &Dispatch<Indexed>,
 ) -> Result<()> {
-    check_arguments(dispatch.flags)?;
     let executable = &store.executables[dispatch.executable as usize];
     let pipeline = VulkanExecutable::of(executable, recorder.gpu())?.pipeline(dispatch.function)?;
     pipeline.check_subgroups(recorder.gpu())?;
     pipeline.check_local_memory(dispatch.dynamic_local_memory)?;
     let mut bindings: SmallVec<[MemoryRange; 8]> = SmallVec::new();
     for (ordinal, binding) in dispatch.bindings.of(&store.lists.buffer_refs).iter().enumerate() {
-        let bound = MemoryRange::resolve(recorders.memory(), store, table, binding)
+        let bound = MemoryRange::resolve(memory.memory(), store, table, binding)
             .context(|| format!("binding {ordinal}"))?;
         bindings.push(bound);
     }
     let constants = dispatch.constants.of(&store.bytes);
-    recorder.bind(recorders, executable, pipeline, constants, &bindings)?;
+    recorder.bind(memory, executable, pipeline, constants, &bindings)?;
     match &dispatch.workgroup_count {
         WorkgroupCount::Static(count) => recorder.dispatch(*count),
         WorkgroupCount::Indirect(count) => {
-            recorder.dispatch_indirect(&MemoryRange::resolve(recorders.memory(), store, table, count)?)
+            recorder.dispatch_indirect(&MemoryRange::resolve(memory.memory(), store, table, count)?)
         }
     }
-}
-
-/// Fails if a dispatch passes its arguments in a driver-specific form.
-fn check_arguments(flags: DispatchFlags) -> Result<()> {
-    let other = DispatchFlags::CUSTOM_DIRECT_ARGUMENTS
-        | DispatchFlags::DYNAMIC_INDIRECT_ARGUMENTS
-        | DispatchFlags::STATIC_INDIRECT_ARGUMENTS;
-    if flags.intersects(other) {
-        return Err(Error::unimplemented(format!(
-            "Vulkan devices support only constants and bindings as kernel arguments (flags 0x{:x})",
-            flags.bits()
-        )));
-    }
-    Ok(())
 }
 
 /// Records a command of a command buffer. Errors name its index.
 pub(super) fn record_command(
     recorder: &mut Recorder,
-    recorders: &RecorderPool,
+    memory: &StagingMemory,
     store: &Store,
     table: &[Option<MemoryRange>],
     command: &Command<Indexed>,
@@ -124,9 +108,8 @@ pub(super) fn record_command(
             recorder.end_label();
             Ok(())
         }
-        Command::Collective { .. } => Err(Error::unimplemented("Vulkan devices do not support collectives")),
         command => match command.as_queue_op() {
-            Some(operation) => record_operation(recorder, recorders, store, table, &operation),
+            Some(operation) => record_operation(recorder, memory, store, table, &operation),
             None => Ok(()),
         },
     }

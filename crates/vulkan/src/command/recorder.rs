@@ -10,7 +10,7 @@ use rehal_hal::{Executable, WORKGROUP_COUNT_BYTES};
 
 use super::barriers::Barrier;
 use super::staging::Staging;
-use super::{MemoryRange, Receiver, RecorderPool};
+use super::{MemoryRange, Receiver, StagingMemory};
 use crate::error::failure;
 use crate::executable::{Pipeline, Slots, descriptor_range};
 use crate::gpu::Gpu;
@@ -351,7 +351,7 @@ impl Recorder {
     /// Fills with a pattern of 1, 2 or 4 bytes, to which the range is aligned.
     pub(crate) fn fill(
         &mut self,
-        recorders: &RecorderPool,
+        memory: &StagingMemory,
         target: &MemoryRange,
         pattern: &[u8],
     ) -> Result<()> {
@@ -375,7 +375,7 @@ impl Recorder {
         let mut regions: smallvec::SmallVec<[vk::BufferCopy; 6]> = smallvec::SmallVec::new();
         let mut source = vk::Buffer::null();
         for offset in edges {
-            let byte = recorders.byte(at(offset));
+            let byte = memory.byte(at(offset));
             self.keep(&byte)?;
             source = byte.allocation().block().buffer();
             regions.push(vk::BufferCopy { src_offset: byte.offset(), dst_offset: offset, size: 1 });
@@ -390,7 +390,7 @@ impl Recorder {
     /// Writes bytes, as many as the range has.
     pub(crate) fn update(
         &mut self,
-        recorders: &RecorderPool,
+        memory: &StagingMemory,
         target: &MemoryRange,
         bytes: &[u8],
     ) -> Result<()> {
@@ -409,7 +409,7 @@ impl Recorder {
             }
             return Ok(());
         }
-        let staged = self.staging.write(recorders, bytes, 4)?;
+        let staged = self.staging.write(memory, bytes, 4)?;
         self.copy(&staged, target)
     }
 
@@ -437,7 +437,7 @@ impl Recorder {
     /// none.
     pub(crate) fn copy_overlapping(
         &mut self,
-        recorders: &RecorderPool,
+        memory: &StagingMemory,
         source: &MemoryRange,
         target: &MemoryRange,
         distance: i64,
@@ -452,7 +452,7 @@ impl Recorder {
             true => (apart, None),
             false => {
                 let step = TEMPORARY.min(length);
-                (step, Some(self.temporary(recorders, step)?))
+                (step, Some(self.temporary(memory, step)?))
             }
         };
         let mut done = 0;
@@ -479,12 +479,12 @@ impl Recorder {
     }
 
     /// Memory of the device for commands to pass bytes through.
-    fn temporary(&mut self, recorders: &RecorderPool, length: u64) -> Result<Arc<Allocation>> {
+    fn temporary(&mut self, memory: &StagingMemory, length: u64) -> Result<Arc<Allocation>> {
         if let Some(found) = self.temporaries.iter().find(|it| it.length() >= length) {
             return Ok(found.clone());
         }
         let length = length.next_power_of_two().max(4096);
-        let allocation = Arc::new(recorders.allocate_staging(length, Receiver::Commands)?);
+        let allocation = Arc::new(memory.allocate(length, Receiver::Commands)?);
         self.temporaries.push(allocation.clone());
         Ok(allocation)
     }
@@ -583,7 +583,7 @@ impl Recorder {
     /// Binds a pipeline with its constants and bindings. `executable`, whose pipeline it is, is kept.
     pub(crate) fn bind(
         &mut self,
-        recorders: &RecorderPool,
+        memory: &StagingMemory,
         executable: &Executable,
         pipeline: &Pipeline,
         constants: &[u8],
@@ -604,7 +604,7 @@ impl Recorder {
                 }
                 let mut root = layout.root(0);
                 if !table.is_empty() {
-                    root = layout.root(self.table(recorders, &table)?.address());
+                    root = layout.root(self.table(memory, &table)?.address());
                 }
                 self.push_constants(pipeline, layout.root_offset(), &root);
             }
@@ -625,8 +625,8 @@ impl Recorder {
     }
 
     /// A table of addresses, which kernels read: in the memory of the device if the host can write to that.
-    pub(super) fn table(&mut self, recorders: &RecorderPool, addresses: &[u8]) -> Result<MemoryRange> {
-        let table = self.tables.write(recorders, addresses, 16)?;
+    pub(super) fn table(&mut self, memory: &StagingMemory, addresses: &[u8]) -> Result<MemoryRange> {
+        let table = self.tables.write(memory, addresses, 16)?;
         self.keep(&table)?;
         Ok(table)
     }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, HostMemory, Range, Result};
 
-use super::{MemoryRange, Receiver, RecorderPool};
+use super::{MemoryRange, Receiver, StagingMemory};
 use crate::memory::Allocation;
 
 /// Memory that the host writes and commands read: data of updates, or tables of addresses.
@@ -35,14 +35,14 @@ impl Staging {
     /// Writes bytes at a multiple of `alignment`, and returns where they are.
     pub(crate) fn write(
         &mut self,
-        recorders: &RecorderPool,
+        memory: &StagingMemory,
         bytes: &[u8],
         alignment: u64,
     ) -> Result<MemoryRange> {
         let length = bytes.len() as u64;
         let fits = |chunk: &Chunk, used: u64| used.next_multiple_of(alignment) + length <= chunk.length;
         if !self.chunks.last().is_some_and(|chunk| fits(chunk, self.used)) {
-            self.chunks.push(Chunk::allocate(recorders, length.max(self.chunk_length), self.receiver)?);
+            self.chunks.push(Chunk::allocate(memory, length.max(self.chunk_length), self.receiver)?);
             self.used = 0;
         }
         let Some(chunk) = self.chunks.last() else {
@@ -64,8 +64,8 @@ impl Staging {
 }
 
 impl Chunk {
-    fn allocate(recorders: &RecorderPool, length: u64, receiver: Receiver) -> Result<Self> {
-        let allocation = Arc::new(recorders.allocate_staging(length, receiver)?);
+    fn allocate(memory: &StagingMemory, length: u64, receiver: Receiver) -> Result<Self> {
+        let allocation = Arc::new(memory.allocate(length, receiver)?);
         let memory = allocation
             .map(Range { offset: 0, length })
             .ok_or_else(|| Error::failed_precondition("the host cannot map the staging memory"))?;

@@ -11,7 +11,7 @@ use rehal_base::{Error, HostMemory, Range, Result, StatusCode};
 use super::kinds::Kind;
 use super::ranges::{Alignment, Ranges};
 use crate::error::failure;
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Pages};
 
 /// Memory of the device with one Vulkan buffer over all of it. It is mapped for its lifetime where the host
 /// can.
@@ -55,17 +55,6 @@ enum Source {
     New(Kind),
     /// Memory of the program, in these pages.
     Imported(HostMemory, Pages),
-}
-
-/// Pages of the host that memory is in: as long as it is, all of them are mapped.
-#[derive(Clone, Copy)]
-pub(crate) struct Pages {
-    /// The first byte.
-    pub(crate) start: *mut u8,
-    /// Bytes.
-    pub(crate) length: u64,
-    /// Of the memory in the pages.
-    pub(crate) offset: u64,
 }
 
 impl Block {
@@ -280,7 +269,7 @@ fn edges(range: Range, atom: u64) -> [Option<Range>; 2] {
 static MAPPINGS: Mutex<Vec<(usize, u64)>> = Mutex::new(Vec::new());
 
 /// Whether pages are a mapping of a block of a device that is emulated to import none.
-pub(crate) fn is_mapping(pages: &Pages) -> bool {
+fn is_mapping(pages: &Pages) -> bool {
     let start = pages.start.addr() as u64;
     let overlaps =
         |(at, length): &(usize, u64)| start < *at as u64 + length && (*at as u64) < start + pages.length;
@@ -370,11 +359,15 @@ impl Parts {
             Source::Imported(..) => gpu.physical().max_buffer_bytes,
         };
         if length > most {
-            return Err(super::exceeds_largest(gpu, length));
+            return Err(gpu.exceeds_largest(length));
         }
         let mut parts = Self::none(gpu, length);
         let types = match &source {
             Source::New(kind) => 1 << kind.index,
+            Source::Imported(_, pages) if gpu.physical().emulation.refuses_mappings && is_mapping(pages) => {
+                let error = vk::Result::ERROR_INVALID_EXTERNAL_HANDLE;
+                return Err(failure("importing memory of the host", error));
+            }
             Source::Imported(_, pages) => gpu.importable_types(pages)?,
         };
         parts.create_buffer(matches!(source, Source::Imported(..)))?;

@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use rehal_base::{Error, HostMemory, Range, Result, StatusCode};
 use rehal_hal::BufferParams;
 
-pub(crate) use block::{Block, Pages, is_mapping};
+pub(crate) use block::Block;
 pub(crate) use kinds::{Kind, Kinds, grant};
 use kinds::{is_shared, require_place};
 pub(crate) use pool::Pool;
@@ -88,7 +88,7 @@ impl Memory {
         let page = self.gpu.import_page();
         let padded = length.max(1).checked_next_multiple_of(page);
         let padded = padded.filter(|padded| *padded <= self.gpu.largest_block());
-        let padded = padded.ok_or_else(|| exceeds_largest(&self.gpu, length))?;
+        let padded = padded.ok_or_else(|| self.gpu.exceeds_largest(length))?;
         self.import(HostMemory::allocate_aligned(padded, alignment.max(page))?)
     }
 
@@ -100,7 +100,7 @@ impl Memory {
         // Empty buffers have a place too. Fills write whole words.
         let padded = length.max(1).checked_next_multiple_of(atom.max(16));
         let padded = padded.filter(|padded| *padded <= self.gpu.largest_block());
-        let padded = padded.ok_or_else(|| exceeds_largest(&self.gpu, length))?;
+        let padded = padded.ok_or_else(|| self.gpu.exceeds_largest(length))?;
         match self.allocate_padded(kind, padded, alignment) {
             Err(error) if error.code() == StatusCode::ResourceExhausted => {
                 self.trim();
@@ -186,13 +186,6 @@ impl Memory {
 }
 
 /// The error of an allocation that is larger than any that the device makes.
-fn exceeds_largest(gpu: &Gpu, length: u64) -> Error {
-    let most = gpu.largest_block();
-    Error::resource_exhausted(format!(
-        "cannot allocate {length} bytes: the device allocates at most {most} at once"
-    ))
-}
-
 fn too_small() -> Error {
     Error::new(
         StatusCode::Internal,

@@ -57,10 +57,10 @@ use rehal_hal::{KeptSubmission, MemoryCounters, SemaphoreBackend, Timeline, defe
 pub(crate) use frontier::{Frontier, LANES};
 pub(crate) use progress::Progress;
 
-use crate::command::{Instance, Recorder, RecorderPool};
+use crate::command::{Instance, Recorder, RecorderPool, StagingMemory};
 use crate::gpu::Gpu;
 use crate::issue::issue_now;
-use crate::memory::{Block, Memory, Pool};
+use crate::memory::{Block, Kind, Memory, Pool};
 use crate::profile::{SubmissionTimestamps, Ticks};
 use crate::semaphore::VulkanSemaphore;
 use faults::Faults;
@@ -72,6 +72,7 @@ use waker::Waker;
 /// The work of a device: what is issued, in flight and complete.
 pub(crate) struct Core {
     gpu: Arc<Gpu>,
+    staging: StagingMemory,
     recorders: RecorderPool,
     pool: Pool,
     counters: Arc<MemoryCounters>,
@@ -235,27 +236,37 @@ impl Core {
         let lanes: Vec<_> =
             gpu.families().iter().map(|family| Lane::create(gpu, *family)).collect::<Result<_>>()?;
         let waker = (lanes.len() > 1).then(|| Waker::create(gpu)).transpose()?;
-        let recorders = RecorderPool::create(&memory)?;
-        Ok(Arc::new_cyclic(|core| Self {
-            gpu: gpu.clone(),
-            recorders: recorders.of(core),
-            pool: Pool::default(),
-            counters: Arc::default(),
-            lanes,
-            waker,
-            state: Mutex::default(),
-            work: Condvar::new(),
-            closed: Condvar::new(),
-            settling: Mutex::default(),
-            completed: Default::default(),
-            spare: Mutex::default(),
-            timelines: Mutex::default(),
-            timeout,
-            is_gone: AtomicBool::new(false),
-            ticks: Ticks::new(gpu),
-            late_sample: Mutex::default(),
-            faults: Faults::default(),
-            turnstile: Mutex::default(),
+        let staging = StagingMemory::create(&memory)?;
+        Ok(Arc::new_cyclic(|core: &Weak<Self>| {
+            let core = core.clone();
+            let allocate = move |kinds: &[Kind], length| {
+                let core: Arc<Self> = core.upgrade().ok_or_else(|| {
+                    Error::new(StatusCode::Internal, "memory is staged for a device that was released")
+                })?;
+                core.pool().allocate_new(&core, kinds, length, 0)
+            };
+            Self {
+                gpu: gpu.clone(),
+                staging: staging(Box::new(allocate)),
+                recorders: RecorderPool::new(gpu),
+                pool: Pool::default(),
+                counters: Arc::default(),
+                lanes,
+                waker,
+                state: Mutex::default(),
+                work: Condvar::new(),
+                closed: Condvar::new(),
+                settling: Mutex::default(),
+                completed: Default::default(),
+                spare: Mutex::default(),
+                timelines: Mutex::default(),
+                timeout,
+                is_gone: AtomicBool::new(false),
+                ticks: Ticks::new(gpu),
+                late_sample: Mutex::default(),
+                faults: Faults::default(),
+                turnstile: Mutex::default(),
+            }
         }))
     }
 
@@ -266,7 +277,7 @@ impl Core {
 
     /// Its memory.
     pub(crate) fn memory(&self) -> &Arc<Memory> {
-        self.recorders.memory()
+        self.staging.memory()
     }
 
     /// Whether a watchdog fails work that takes too long.
@@ -284,7 +295,12 @@ impl Core {
         &self.pool
     }
 
-    /// What recording commands needs.
+    /// Memory for what is staged.
+    pub(crate) fn staging(&self) -> &StagingMemory {
+        &self.staging
+    }
+
+    /// What records commands.
     pub(crate) fn recorders(&self) -> &RecorderPool {
         &self.recorders
     }

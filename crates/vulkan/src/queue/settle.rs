@@ -117,7 +117,10 @@ impl Core {
             timestamps.report(profile, recorder, &self.ticks);
         }
         // What was used is free before those that wait for the signals ask for more.
-        self.recorders.recycle(uses);
+        if let Some(recorder) = uses.recorder.take() {
+            self.recorders.recycle(recorder);
+        }
+        drop(uses);
         kept.promise().settle(outcome);
         self.give_spare(kept);
     }

@@ -1,250 +1,181 @@
 //! The dynamic section: the locations of symbols, strings, relocations and initializers
 //! (<https://gabi.xinuos.com/elf/08-dynamic.html>).
 
+use object::LittleEndian as LE;
+use object::elf::{
+    DT_GNU_HASH, DT_HASH, DT_JMPREL, DT_NULL, DT_PLTREL, DT_PLTRELSZ, DT_REL, DT_RELA, DT_RELAENT, DT_RELASZ,
+    DT_RELR, DT_RELRENT, DT_RELRSZ, DT_RELSZ, DT_STRSZ, DT_STRTAB, DT_SYMENT, DT_SYMTAB, Dyn64, DynamicTag,
+    FileHeader64, Rela64, Relr64, STB_GLOBAL, STB_WEAK, Sym64,
+};
+use object::read::elf::{RelrIterator, Sym};
 use rehal_base::FormatError;
 
-use super::constants::*;
-use super::header::ProgramHeader;
-use super::image::{Image, Segment, file_offset};
-use super::reader::{Reader, u16_at, u32_at, u64_at};
+use super::header::{Segment, file_offset};
+use super::reader::{Reader, Table, u32_at};
+
+/// An entry of the symbol table.
+pub(in crate::executable) type Symbol = Sym64<LE>;
+
+pub(in crate::executable) const SYMBOL_BYTES: u64 = size_of::<Symbol>() as u64;
+pub(in crate::executable) const RELOCATION_BYTES: u64 = size_of::<Rela64<LE>>() as u64;
 
 /// Tables of the dynamic section, checked to be in bounds of the file.
 ///
 /// They are read from the file, not from memory, which relocations may overwrite.
-pub(super) struct Dynamic<'a> {
-    symbols: &'a [u8],
-    strings: &'a [u8],
-    /// Offset of the symbols, for errors.
-    symbols_offset: u64,
+pub(in crate::executable) struct Dynamic<'a> {
+    /// Without the end.
+    section: Table<'a, Dyn64<LE>>,
+    pub(in crate::executable) symbols: Table<'a, Symbol>,
+    pub(in crate::executable) strings: &'a [u8],
     /// Relocations with addends; the second are those of the procedure linkage table.
-    pub(super) relocations: [Table<'a>; 2],
+    pub(in crate::executable) relocations: [Table<'a, Rela64<LE>>; 2],
     /// Packed relative relocations.
-    pub(super) packed: Table<'a>,
-    /// Address of the initializer that runs first.
-    pub(super) init: Option<u64>,
-    /// The list of initializers: address and size in bytes.
-    pub(super) init_array: Option<(u64, u64)>,
-    /// Whether it names other libraries.
-    needed: Option<u64>,
+    pub(super) packed: Table<'a, Relr64<LE>>,
 }
 
-/// A table of the file.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Table<'a> {
-    /// Its offset, for errors.
-    pub(super) offset: u64,
-    pub(super) bytes: &'a [u8],
-}
+impl<'a> Dynamic<'a> {
+    /// Reads the section that `entry`, which is at the file offset `at`, describes.
+    pub(in crate::executable) fn read(
+        file: Reader<'a>,
+        segments: &[Segment],
+        entry: &Segment,
+        at: u64,
+    ) -> Result<Self, FormatError> {
+        let find = |vaddr: u64, length: u64, at: u64, field: &'static str| {
+            file_offset(segments, vaddr, length).ok_or_else(|| {
+                let expected = format!("{length} bytes of a loaded segment");
+                file.corrupt(at, field, expected, format!("{vaddr:#x}"))
+            })
+        };
+        let offset = find(entry.vaddr, entry.file_size, at + 16, "PT_DYNAMIC")?;
+        let mut section = file.table::<Dyn64<LE>>(offset, entry.file_size, "PT_DYNAMIC")?;
+        let end = section.entries.iter().position(|it| it.d_tag.get(LE) == DT_NULL);
+        section.entries = &section.entries[..end.unwrap_or(section.entries.len())];
+        let mut this = Self {
+            section,
+            symbols: Table::EMPTY,
+            strings: &[],
+            relocations: [Table::EMPTY; 2],
+            packed: Table::EMPTY,
+        };
+        this.check_tags(file)?;
+        let place = |start: DynamicTag, size: DynamicTag, field: &'static str| match (
+            this.entry(start),
+            this.tag(size),
+        ) {
+            (Some((at, vaddr)), Some(length)) if length > 0 => {
+                Ok((find(vaddr, length, at + 8, field)?, length))
+            }
+            _ => Ok((0, 0)),
+        };
+        let missing = |field| file.corrupt(offset, field, "an entry", "none");
+        let (strings, length) = place(DT_STRTAB, DT_STRSZ, "DT_STRTAB")?;
+        if length == 0 {
+            return Err(missing("DT_STRTAB"));
+        }
+        let Some((at, symbols)) = this.entry(DT_SYMTAB) else { return Err(missing("DT_SYMTAB")) };
+        let symbol_bytes = this.symbol_count(file, segments, &find)?.saturating_mul(SYMBOL_BYTES);
+        let symbols = find(symbols, symbol_bytes, at + 8, "DT_SYMTAB")?;
+        let [plain, calls, packed] = [
+            place(DT_RELA, DT_RELASZ, "DT_RELA")?,
+            place(DT_JMPREL, DT_PLTRELSZ, "DT_JMPREL")?,
+            place(DT_RELR, DT_RELRSZ, "DT_RELR")?,
+        ];
+        this.strings = file.take(strings, length, "DT_STRTAB")?;
+        this.symbols = file.table(symbols, symbol_bytes, "DT_SYMTAB")?;
+        this.relocations =
+            [file.table(plain.0, plain.1, "DT_RELA")?, file.table(calls.0, calls.1, "DT_JMPREL")?];
+        this.packed = file.table(packed.0, packed.1, "DT_RELR")?;
+        Ok(this)
+    }
 
-/// An entry of the symbol table.
-#[derive(Clone, Copy)]
-pub(super) struct Symbol {
-    name: u32,
-    info: u8,
-    section: u16,
-    pub(super) value: u64,
-}
-
-/// The relevant tags: value, and offset of the entry for errors.
-struct Tags {
-    found: [Option<(u64, u64)>; 40],
-    gnu_hash: Option<(u64, u64)>,
-}
-
-impl Tags {
-    fn read(file: Reader<'_>, table: Table<'_>) -> Result<Self, FormatError> {
-        let mut this = Self { found: [None; 40], gnu_hash: None };
-        for (index, entry) in table.bytes.chunks_exact(DYN_BYTES as usize).enumerate() {
-            let (tag, value) = (u64_at(entry, 0), u64_at(entry, 8));
-            let at = table.offset + index as u64 * DYN_BYTES;
-            match tag {
-                DT_NULL => break,
-                DT_REL | DT_RELSZ => {
-                    let expected = "DT_RELA, the only kind of x86-64";
-                    return Err(file.unsupported(at, "d_tag", expected, "DT_REL"));
-                }
-                DT_GNU_HASH => this.gnu_hash = Some((value, at)),
-                tag if (tag as usize) < this.found.len() => this.found[tag as usize] = Some((value, at)),
-                _ => {}
+    /// Rejects kinds and sizes of entries other than those of 64-bit images.
+    fn check_tags(&self, file: Reader<'_>) -> Result<(), FormatError> {
+        for tag in [DT_REL, DT_RELSZ] {
+            if let Some((at, _)) = self.entry(tag) {
+                return Err(file.unsupported(at, "d_tag", "DT_RELA, relocations with addends", "DT_REL"));
             }
         }
         for (tag, field, expected) in [
-            (DT_SYMENT, "DT_SYMENT", SYM_BYTES),
-            (DT_RELAENT, "DT_RELAENT", RELA_BYTES),
+            (DT_SYMENT, "DT_SYMENT", SYMBOL_BYTES),
+            (DT_RELAENT, "DT_RELAENT", RELOCATION_BYTES),
             (DT_RELRENT, "DT_RELRENT", 8),
-            (DT_PLTREL, "DT_PLTREL", DT_RELA),
+            (DT_PLTREL, "DT_PLTREL", DT_RELA.0 as u64),
         ] {
-            if let Some((value, at)) = this.get(tag)
+            if let Some((at, value)) = self.entry(tag)
                 && value != expected
             {
                 return Err(file.unsupported(at + 8, field, expected.to_string(), value.to_string()));
             }
         }
-        Ok(this)
-    }
-
-    fn get(&self, tag: u64) -> Option<(u64, u64)> {
-        self.found[tag as usize]
-    }
-}
-
-impl<'a> Dynamic<'a> {
-    /// Reads the section that `entry` describes.
-    pub(super) fn read(
-        file: Reader<'a>,
-        segments: &[Segment],
-        entry: &ProgramHeader,
-    ) -> Result<Self, FormatError> {
-        let find = |vaddr: u64, length: u64, at: u64, field: &'static str| {
-            let Some(offset) = file_offset(segments, vaddr, length) else {
-                let expected = format!("{length} bytes of a loaded segment");
-                return Err(file.corrupt(at, field, expected, format!("{vaddr:#x}")));
-            };
-            Ok(Table { offset, bytes: file.take(offset, length, field)? })
-        };
-        let section = find(entry.vaddr, entry.file_size, entry.at + 16, "PT_DYNAMIC")?;
-        let tags = Tags::read(file, section)?;
-        let table = |start: u64, size: u64, field: &'static str| match (tags.get(start), tags.get(size)) {
-            (Some((vaddr, at)), Some((length, _))) if length > 0 => find(vaddr, length, at + 8, field),
-            _ => Ok(Table::default()),
-        };
-        let missing = |field| file.corrupt(section.offset, field, "an entry", "none");
-        let strings = table(DT_STRTAB, DT_STRSZ, "DT_STRTAB")?;
-        if strings.bytes.is_empty() {
-            return Err(missing("DT_STRTAB"));
-        }
-        let Some((symbols_vaddr, at)) = tags.get(DT_SYMTAB) else { return Err(missing("DT_SYMTAB")) };
-        let count = symbol_count(file, segments, &tags, &find)?;
-        let length = count.saturating_mul(SYM_BYTES);
-        let symbols = find(symbols_vaddr, length, at + 8, "DT_SYMTAB")?;
-        Ok(Self {
-            symbols: symbols.bytes,
-            symbols_offset: symbols.offset,
-            strings: strings.bytes,
-            relocations: [table(DT_RELA, DT_RELASZ, "DT_RELA")?, table(DT_JMPREL, DT_PLTRELSZ, "DT_JMPREL")?],
-            packed: table(DT_RELR, DT_RELRSZ, "DT_RELR")?,
-            init: tags.get(DT_INIT).map(|(vaddr, _)| vaddr).filter(|vaddr| *vaddr != 0),
-            init_array: match (tags.get(DT_INIT_ARRAY), tags.get(DT_INIT_ARRAYSZ)) {
-                (Some((vaddr, _)), Some((length, _))) if length > 0 => Some((vaddr, length)),
-                _ => None,
-            },
-            needed: tags.get(DT_NEEDED).map(|(_, at)| at),
-        })
-    }
-
-    pub(super) fn symbol_count(&self) -> u64 {
-        self.symbols.len() as u64 / SYM_BYTES
-    }
-
-    pub(super) fn symbol(&self, index: u64) -> Option<Symbol> {
-        let start = usize::try_from(index.checked_mul(SYM_BYTES)?).ok()?;
-        let entry = self.symbols.get(start..)?.get(..SYM_BYTES as usize)?;
-        Some(Symbol {
-            name: u32_at(entry, 0),
-            info: entry[4],
-            section: u16_at(entry, 6),
-            value: u64_at(entry, 8),
-        })
-    }
-
-    /// The name, without its NUL; `None` if it is out of bounds of the string table.
-    fn name(&self, symbol: Symbol) -> Option<&'a [u8]> {
-        let rest = self.strings.get(symbol.name as usize..)?;
-        Some(&rest[..rest.iter().position(|byte| *byte == 0)?])
-    }
-}
-
-impl Symbol {
-    fn is_exported(self) -> bool {
-        matches!(self.info >> 4, STB_GLOBAL | STB_WEAK) && self.section != SHN_UNDEF
-    }
-
-    /// Whether its value is a number instead of an address.
-    pub(super) fn is_absolute(self) -> bool {
-        self.section == SHN_ABS
-    }
-
-    pub(super) fn is_undefined(self) -> bool {
-        self.section == SHN_UNDEF
-    }
-
-    fn kind(self) -> u8 {
-        self.info & 0xF
-    }
-}
-
-impl Image<'_> {
-    /// Names of the symbols that the image exports.
-    pub fn symbol_names(&self) -> impl Iterator<Item = String> {
-        let exported = (1..self.dynamic.symbol_count())
-            .filter_map(|index| self.dynamic.symbol(index))
-            .filter(|symbol| symbol.is_exported());
-        exported
-            .filter_map(|symbol| self.dynamic.name(symbol))
-            .map(|name| String::from_utf8_lossy(name).into_owned())
-    }
-
-    /// The image-relative address of the function `name`, or an error if the image does not export it or it
-    /// is not in executable memory.
-    pub fn function(&self, name: &'static str) -> Result<u64, FormatError> {
-        let dynamic = &self.dynamic;
-        let mut index = dynamic.symbol_count();
-        // Exported symbols come after local ones.
-        while index > 1 {
-            index -= 1;
-            let Some(symbol) = dynamic.symbol(index) else { break };
-            if !symbol.is_exported() || dynamic.name(symbol) != Some(name.as_bytes()) {
-                continue;
-            }
-            let segment = self.segment_of(symbol.value, 1).filter(|segment| segment.is_executable());
-            if segment.is_none() || matches!(symbol.kind(), STT_TLS | STT_GNU_IFUNC) {
-                let at = dynamic.symbols_offset + index * SYM_BYTES + 8;
-                let found = format!("{:#x}", symbol.value);
-                return Err(self.file.corrupt(at, "st_value", "an address in executable memory", found));
-            }
-            return Ok(symbol.value);
-        }
-        let found = format!("{} other symbols", dynamic.symbol_count().saturating_sub(1));
-        Err(self.file.corrupt(dynamic.symbols_offset, "DT_SYMTAB", format!("the function '{name}'"), found))
-    }
-
-    /// Rejects an image with imports.
-    pub(super) fn check_imports(&self) -> Result<(), FormatError> {
-        let dynamic = &self.dynamic;
-        for index in 1..dynamic.symbol_count() {
-            let Some(symbol) = dynamic.symbol(index) else { break };
-            if symbol.is_undefined() {
-                let name = dynamic.name(symbol).unwrap_or_default();
-                let at = dynamic.symbols_offset + index * SYM_BYTES + 6;
-                let found = format!("an import of '{}'", String::from_utf8_lossy(name));
-                return Err(self.file.unsupported(at, "st_shndx", "no symbols from other libraries", found));
-            }
-        }
-        if let Some(at) = dynamic.needed {
-            return Err(self.file.unsupported(at, "d_tag", "no other libraries", "DT_NEEDED"));
-        }
         Ok(())
     }
-}
 
-/// The number of symbols, which the format only implies, in either of its hash tables.
-fn symbol_count<'a>(
-    file: Reader<'a>,
-    segments: &[Segment],
-    tags: &Tags,
-    find: &impl Fn(u64, u64, u64, &'static str) -> Result<Table<'a>, FormatError>,
-) -> Result<u64, FormatError> {
-    if let Some((vaddr, at)) = tags.get(DT_HASH) {
-        let table = find(vaddr, 8, at + 8, "DT_HASH")?;
-        return Ok(u64::from(u32_at(table.bytes, 4)));
+    /// The entries: file offset, tag, and value.
+    pub(in crate::executable) fn entries(&self) -> impl Iterator<Item = (u64, DynamicTag, u64)> + use<'a> {
+        self.section.iter().map(|(at, it)| (at, it.d_tag.get(LE), it.d_val.get(LE)))
     }
-    if let Some((vaddr, at)) = tags.gnu_hash {
-        return gnu_symbol_count(file, segments, vaddr, at);
+
+    /// The first entry of a tag: file offset and value.
+    pub(super) fn entry(&self, tag: DynamicTag) -> Option<(u64, u64)> {
+        self.entries().find(|it| it.1 == tag).map(|(at, _, value)| (at, value))
     }
-    // Linkers place the strings directly after the symbols.
-    match (tags.get(DT_SYMTAB), tags.get(DT_STRTAB)) {
-        (Some((symbols, _)), Some((strings, _))) if symbols < strings => Ok((strings - symbols) / SYM_BYTES),
-        _ => Err(file.corrupt(0, "DT_HASH", "a hash table", "none")),
+
+    /// The value of a tag.
+    pub(in crate::executable) fn tag(&self, tag: DynamicTag) -> Option<u64> {
+        self.entry(tag).map(|(_, value)| value)
+    }
+
+    /// Addresses that packed relocations relocate.
+    pub(in crate::executable) fn packed_places(&self) -> impl Iterator<Item = u64> + use<'a> {
+        RelrIterator::<FileHeader64<LE>>::new(LE, self.packed.entries)
+    }
+
+    /// The text at an offset of the strings, without its NUL; `None` if it is out of bounds.
+    pub(in crate::executable) fn string(&self, offset: u64) -> Option<&'a [u8]> {
+        let rest = self.strings.get(usize::try_from(offset).ok()?..)?;
+        Some(&rest[..rest.iter().position(|byte| *byte == 0)?])
+    }
+
+    pub(super) fn name(&self, symbol: &Symbol) -> Option<&'a [u8]> {
+        self.string(symbol.st_name.get(LE).into())
+    }
+
+    /// The symbols that the image exports, with their file offsets. Symbol 0 is none.
+    pub(super) fn exported(&self) -> impl DoubleEndedIterator<Item = (u64, &'a Symbol)> + use<'a> {
+        let symbols = self.symbols.entries.iter().enumerate().skip(1);
+        let offset = self.symbols.offset;
+        let is_exported = |it: &Symbol| matches!(it.st_bind(), STB_GLOBAL | STB_WEAK) && !it.is_undefined(LE);
+        symbols
+            .filter(move |(_, it)| is_exported(it))
+            .map(move |(index, it)| (offset + index as u64 * SYMBOL_BYTES, it))
+    }
+
+    /// The symbol that the image exports under a name, with its file offset.
+    pub(in crate::executable) fn find(&self, name: &str) -> Option<(u64, &'a Symbol)> {
+        // Exported symbols come after local ones.
+        self.exported().rev().find(|(_, it)| self.name(it) == Some(name.as_bytes()))
+    }
+
+    /// The number of symbols, which the format only implies, in either of its hash tables.
+    fn symbol_count(
+        &self,
+        file: Reader<'a>,
+        segments: &[Segment],
+        find: &impl Fn(u64, u64, u64, &'static str) -> Result<u64, FormatError>,
+    ) -> Result<u64, FormatError> {
+        if let Some((at, vaddr)) = self.entry(DT_HASH) {
+            let offset = find(vaddr, 8, at + 8, "DT_HASH")?;
+            return Ok(u64::from(u32_at(file.take(offset, 8, "DT_HASH")?, 4)));
+        }
+        if let Some((at, vaddr)) = self.entry(DT_GNU_HASH) {
+            return gnu_symbol_count(file, segments, vaddr, at);
+        }
+        // Linkers place the strings directly after the symbols.
+        match (self.tag(DT_SYMTAB), self.tag(DT_STRTAB)) {
+            (Some(symbols), Some(strings)) if symbols < strings => Ok((strings - symbols) / SYMBOL_BYTES),
+            _ => Err(file.corrupt(0, "DT_HASH", "a hash table", "none")),
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! FatELF: several images in one file, one per machine (source: the FatELF specification, version 1).
 
+use object::elf::{EM_X86_64, Machine};
 use rehal_base::FormatError;
 
-use super::constants::{EM_X86_64, machine_name};
+use super::header::machine_name;
 use super::reader::{Reader, u16_at, u64_at};
 
 /// First bytes of a container.
@@ -29,7 +30,8 @@ pub(super) fn select(bytes: &[u8]) -> Result<Reader<'_>, FormatError> {
     let table = file.take(HEADER_BYTES, count * RECORD_BYTES, "FatELF records")?;
     let mut others = Vec::new();
     for (index, record) in table.chunks_exact(RECORD_BYTES as usize).enumerate() {
-        let (machine, os_abi, word_size, byte_order) = (u16_at(record, 0), record[2], record[4], record[5]);
+        let (machine, os_abi, word_size, byte_order) =
+            (Machine(u16_at(record, 0)), record[2], record[4], record[5]);
         let fits = machine == EM_X86_64
             && OS_ABIS.contains(&os_abi)
             && word_size == WORD_SIZE_64

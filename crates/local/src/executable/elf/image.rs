@@ -1,11 +1,16 @@
 use std::ops::Range;
 
+use object::LittleEndian as LE;
+use object::elf::{
+    DT_NEEDED, PF_R, PF_W, PF_X, PT_DYNAMIC, PT_GNU_PROPERTY, PT_GNU_RELRO, PT_LOAD, PT_TLS, ProgramFlags,
+    STT_GNU_IFUNC, STT_TLS,
+};
+use object::read::elf::Sym;
 use rehal_base::FormatError;
 use smallvec::SmallVec;
 
-use super::constants::*;
 use super::dynamic::Dynamic;
-use super::header::ProgramHeader;
+use super::header::{Segment, check_segment, file_offset};
 use super::reader::Reader;
 use super::{fat, header, property, relocate};
 use crate::platform::{PAGE_BYTES, Protection};
@@ -29,53 +34,42 @@ pub struct Image<'a> {
     pub(super) dynamic: Dynamic<'a>,
 }
 
-/// A loaded segment of an image.
-#[derive(Clone, Copy, Debug)]
-pub struct Segment {
-    /// File offset of its bytes.
-    pub file_offset: u64,
-    /// File size.
-    pub file_size: u64,
-    /// Image-relative address.
-    pub vaddr: u64,
-    /// Memory size; zero-filled beyond the file size.
-    pub memory_size: u64,
-    /// Permissions to read, write, execute: bits 2, 1, 0.
-    pub flags: u32,
-}
-
 impl<'a> Image<'a> {
     /// Checks `bytes`, an ELF image or a FatELF container with one for this machine.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
         let file = fat::select(bytes)?;
-        let header = header::read(file)?;
+        header::check_machine(file)?;
+        let headers = header::segments(file)?;
         let mut segments = SmallVec::new();
         let mut dynamic = None;
         let mut relro = None;
-        for entry in header.segments(file) {
+        for (at, entry) in headers.iter() {
+            let entry = Segment::from(entry);
             match entry.kind {
                 PT_LOAD if entry.memory_size > 0 || entry.file_size > 0 => {
-                    segments.push(segment(file, &entry, segments.last())?)
+                    check_loaded(file, at, &entry, segments.last())?;
+                    segments.push(entry);
                 }
-                PT_DYNAMIC => dynamic = Some(entry),
-                PT_GNU_RELRO => relro = Some(entry),
+                PT_DYNAMIC => dynamic = Some((at, entry)),
+                PT_GNU_RELRO => relro = Some((at, entry)),
                 PT_GNU_PROPERTY => property::check(file, &entry)?,
                 PT_TLS => {
                     let expected = "no thread-local storage";
-                    return Err(file.unsupported(entry.at, "p_type", expected, "PT_TLS"));
+                    return Err(file.unsupported(at, "p_type", expected, "PT_TLS"));
                 }
                 _ => {}
             }
         }
         let (first_page, span) = layout(file, &segments)?;
-        let relro = relro.map(|entry| protected_range(file, &entry, &segments, first_page)).transpose()?;
-        let Some(entry) = dynamic else {
-            return Err(file.corrupt(header.segments_offset, "p_type", "a PT_DYNAMIC segment", "none"));
+        let relro =
+            relro.map(|(at, entry)| protected_range(file, at, &entry, &segments, first_page)).transpose()?;
+        let Some((at, entry)) = dynamic else {
+            return Err(file.corrupt(headers.offset, "p_type", "a PT_DYNAMIC segment", "none"));
         };
-        let dynamic = Dynamic::read(file, &segments, &entry)?;
+        let dynamic = Dynamic::read(file, &segments, &entry, at)?;
         let this = Self { file, segments, relro, first_page, span, dynamic };
         this.check_imports()?;
-        relocate::check(&this)?;
+        relocate::check(file, &this.dynamic, &this.segments)?;
         Ok(this)
     }
 
@@ -104,6 +98,48 @@ impl<'a> Image<'a> {
     /// The segment whose memory contains all of `vaddr..vaddr + length`.
     pub(super) fn segment_of(&self, vaddr: u64, length: u64) -> Option<&Segment> {
         self.segments.iter().find(|segment| segment.holds(vaddr, length))
+    }
+
+    /// Names of the symbols that the image exports.
+    pub fn symbol_names(&self) -> impl Iterator<Item = String> {
+        let names = self.dynamic.exported().filter_map(|(_, symbol)| self.dynamic.name(symbol));
+        names.map(|name| String::from_utf8_lossy(name).into_owned())
+    }
+
+    /// The image-relative address of the function `name`, or an error if the image does not export it or it
+    /// is not in executable memory.
+    pub fn function(&self, name: &'static str) -> Result<u64, FormatError> {
+        let symbols = &self.dynamic.symbols;
+        let Some((at, symbol)) = self.dynamic.find(name) else {
+            let found = format!("{} other symbols", symbols.entries.len().saturating_sub(1));
+            return Err(self.file.corrupt(
+                symbols.offset,
+                "DT_SYMTAB",
+                format!("the function '{name}'"),
+                found,
+            ));
+        };
+        let vaddr = symbol.st_value.get(LE);
+        let is_code = self.segment_of(vaddr, 1).is_some_and(Segment::is_executable);
+        if !is_code || matches!(symbol.st_type(), STT_TLS | STT_GNU_IFUNC) {
+            let found = format!("{vaddr:#x}");
+            return Err(self.file.corrupt(at + 8, "st_value", "an address in executable memory", found));
+        }
+        Ok(vaddr)
+    }
+
+    /// Rejects an image with imports.
+    pub(super) fn check_imports(&self) -> Result<(), FormatError> {
+        let dynamic = &self.dynamic;
+        if let Some((at, symbol)) = dynamic.symbols.iter().skip(1).find(|(_, it)| it.is_undefined(LE)) {
+            let name = dynamic.name(symbol).unwrap_or_default();
+            let found = format!("an import of '{}'", String::from_utf8_lossy(name));
+            return Err(self.file.unsupported(at + 6, "st_shndx", "no symbols from other libraries", found));
+        }
+        if let Some((at, _)) = dynamic.entry(DT_NEEDED) {
+            return Err(self.file.unsupported(at, "d_tag", "no other libraries", "DT_NEEDED"));
+        }
+        Ok(())
     }
 
     /// The pages' protections as relative byte ranges, in ascending order, with equal neighbours merged and
@@ -143,53 +179,28 @@ impl<'a> Image<'a> {
 }
 
 impl Segment {
-    pub(super) fn holds(&self, vaddr: u64, length: u64) -> bool {
-        let Some(end) = vaddr.checked_add(length) else { return false };
-        self.vaddr <= vaddr && end <= self.vaddr + self.memory_size
-    }
-
-    /// Whether it is executable.
-    pub fn is_executable(&self) -> bool {
-        self.flags & PF_X != 0
-    }
-
     fn pages(&self) -> Range<u64> {
         self.vaddr / PAGE * PAGE..(self.vaddr + self.memory_size).next_multiple_of(PAGE)
     }
 
     fn protection(&self) -> Protection {
         match self.flags & (PF_R | PF_W | PF_X) {
-            0 => Protection::None,
-            flags if flags & PF_X != 0 => Protection::ReadExecute,
-            flags if flags & PF_W != 0 => Protection::ReadWrite,
+            ProgramFlags(0) => Protection::None,
+            flags if flags.contains(PF_X) => Protection::ReadExecute,
+            flags if flags.contains(PF_W) => Protection::ReadWrite,
             _ => Protection::Read,
         }
     }
 }
 
-/// The file offset of `length` bytes at address `vaddr`, if the file has all of them.
-pub(super) fn file_offset(segments: &[Segment], vaddr: u64, length: u64) -> Option<u64> {
-    let end = vaddr.checked_add(length)?;
-    let segment =
-        segments.iter().find(|segment| segment.vaddr <= vaddr && end <= segment.vaddr + segment.file_size)?;
-    Some(vaddr - segment.vaddr + segment.file_offset)
-}
-
 /// Checks one loaded segment against the file and the previous segment.
-fn segment(
+fn check_loaded(
     file: Reader<'_>,
-    entry: &ProgramHeader,
+    at: u64,
+    entry: &Segment,
     previous: Option<&Segment>,
-) -> Result<Segment, FormatError> {
-    let at = entry.at;
-    file.take(entry.offset, entry.file_size, "p_offset")?;
-    if entry.file_size > entry.memory_size {
-        let expected = format!("at most p_memsz ({})", entry.memory_size);
-        return Err(file.corrupt(at + 32, "p_filesz", expected, entry.file_size.to_string()));
-    }
-    if !(entry.align <= 1 || entry.align.is_power_of_two()) {
-        return Err(file.corrupt(at + 48, "p_align", "a power of two", entry.align.to_string()));
-    }
+) -> Result<(), FormatError> {
+    check_segment(file, at, entry)?;
     let limit = file.size() + EXTRA_MEMORY_BYTES;
     if entry.memory_size > limit {
         let expected = format!("at most {limit} bytes for a file of {}", file.size());
@@ -199,24 +210,17 @@ fn segment(
     if entry.vaddr > u64::MAX / 2 {
         return Err(file.corrupt(at + 16, "p_vaddr", "an address below 2^63", format!("{:#x}", entry.vaddr)));
     }
-    if entry.flags & PF_W != 0 && entry.flags & PF_X != 0 {
+    if entry.flags.contains(PF_W | PF_X) {
         let expected = "writable or executable, not both";
         return Err(file.unsupported(at + 4, "p_flags", expected, format!("{:#x}", entry.flags)));
     }
-    let this = Segment {
-        file_offset: entry.offset,
-        file_size: entry.file_size,
-        vaddr: entry.vaddr,
-        memory_size: entry.memory_size,
-        flags: entry.flags,
-    };
     if let Some(previous) = previous
-        && this.pages().start < previous.pages().end
+        && entry.pages().start < previous.pages().end
     {
         let expected = format!("a page after {:#x}, the end of the previous segment", previous.pages().end);
         return Err(file.corrupt(at + 16, "p_vaddr", expected, format!("{:#x}", entry.vaddr)));
     }
-    Ok(this)
+    Ok(())
 }
 
 /// The first page's address, and the number of bytes that all segments span.
@@ -237,7 +241,8 @@ fn layout(file: Reader<'_>, segments: &[Segment]) -> Result<(u64, u64), FormatEr
 /// rounds both ends down: data that shares a page with writable data stays writable.
 fn protected_range(
     file: Reader<'_>,
-    entry: &ProgramHeader,
+    at: u64,
+    entry: &Segment,
     segments: &[Segment],
     first_page: u64,
 ) -> Result<Range<u64>, FormatError> {
@@ -248,7 +253,7 @@ fn protected_range(
     });
     if holder.is_none() {
         let found = format!("{:#x}+{:#x}", entry.vaddr, entry.memory_size);
-        return Err(file.corrupt(entry.at + 16, "PT_GNU_RELRO", "a range of a loaded segment", found));
+        return Err(file.corrupt(at + 16, "PT_GNU_RELRO", "a range of a loaded segment", found));
     }
     let start = entry.vaddr / PAGE * PAGE;
     let end = (entry.vaddr + entry.memory_size) / PAGE * PAGE;

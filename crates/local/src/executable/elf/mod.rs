@@ -14,7 +14,6 @@
 
 #![allow(clippy::result_large_err, reason = "format errors carry the expected and the found value")]
 
-mod constants;
 mod dynamic;
 mod fat;
 mod header;
@@ -24,10 +23,14 @@ mod property;
 mod reader;
 mod relocate;
 
+pub(in crate::executable) use dynamic::{Dynamic, RELOCATION_BYTES, SYMBOL_BYTES, Symbol};
 pub(super) use fat::MAGIC as FAT_MAGIC;
+pub use header::Segment;
 pub(super) use header::{MAGIC, architecture};
-pub use image::{Image, Segment};
+pub(in crate::executable) use header::{check_segment, file_offset, segments};
+pub use image::Image;
 pub use module::Module;
+pub(in crate::executable) use reader::{Reader, u16_at, u32_at, u64_at};
 
 use rehal_base::{Fault, FormatError};
 
@@ -39,9 +42,9 @@ pub(super) fn own_image(bytes: &[u8]) -> Result<&[u8], FormatError> {
 /// Checks that everything that the system's loader will map is in bounds of the file. The loader does not
 /// check, and an access beyond the end of a file raises SIGBUS.
 pub(super) fn check_whole(bytes: &[u8]) -> Result<(), FormatError> {
-    let file = reader::Reader { bytes, origin: 0 };
-    let header = header::read(file)?;
-    for entry in header.segments(file) {
+    let file = Reader { bytes, origin: 0 };
+    header::check_machine(file)?;
+    for entry in segments(file)?.entries.iter().map(Segment::from) {
         file.take(entry.offset, entry.file_size, "p_filesz")?;
     }
     Ok(())

@@ -2,10 +2,12 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use object::elf::{DT_INIT, DT_INIT_ARRAY, DT_INIT_ARRAYSZ};
 use rehal_base::{Context, Error, Result};
 use smallvec::SmallVec;
 
-use super::image::{Image, Segment};
+use super::header::Segment;
+use super::image::Image;
 use super::reader::u64_at;
 use super::relocate;
 use crate::platform::{Mapping, Protection, WritableMapping};
@@ -33,7 +35,7 @@ impl Image<'_> {
         for segment in &self.segments {
             copy(self, segment, memory)?;
         }
-        relocate::apply(self, memory, base).context(place)?;
+        relocate::apply(self.file, &self.dynamic, self.first_page, memory, base).context(place)?;
         let bias = base.wrapping_sub(self.first_page);
         let initializers = self.initializers(memory, bias)?;
         let protections = self.protections();
@@ -79,10 +81,11 @@ impl Image<'_> {
             found.push(address as usize);
             Ok(())
         };
-        if let Some(vaddr) = self.dynamic.init {
+        if let Some(vaddr) = self.dynamic.tag(DT_INIT).filter(|vaddr| *vaddr != 0) {
             push(vaddr.wrapping_add(bias))?;
         }
-        let Some((vaddr, length)) = self.dynamic.init_array else { return Ok(found) };
+        let list = self.dynamic.tag(DT_INIT_ARRAY).zip(self.dynamic.tag(DT_INIT_ARRAYSZ));
+        let Some((vaddr, length)) = list.filter(|(_, length)| *length > 0) else { return Ok(found) };
         if self.segment_of(vaddr, length).is_none() {
             let expected = format!("{length} bytes of a loaded segment");
             Err(self.file.corrupt(0, "DT_INIT_ARRAY", expected, format!("{vaddr:#x}")))?;
@@ -100,7 +103,7 @@ impl Image<'_> {
 
 /// Copies a segment's bytes to its address; both ranges were checked when the image was parsed.
 fn copy(image: &Image<'_>, segment: &Segment, memory: &mut [u8]) -> Result<()> {
-    let bytes = image.file.take(segment.file_offset, segment.file_size, "p_offset")?;
+    let bytes = image.file.take(segment.offset, segment.file_size, "p_offset")?;
     let start = (segment.vaddr - image.first_page) as usize;
     memory[start..start + bytes.len()].copy_from_slice(bytes);
     Ok(())

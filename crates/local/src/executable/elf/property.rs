@@ -1,11 +1,13 @@
 //! `.note.gnu.property`: the x86 instruction-set levels that an image requires, as the x86-64 supplement of
 //! the System V ABI defines them (<https://gitlab.com/x86-psABIs/x86-64-ABI>).
 
+use object::LittleEndian as LE;
+use object::elf::{FileHeader64, GNU_PROPERTY_X86_ISA_1_NEEDED};
+use object::read::elf::NoteIterator;
 use rehal_base::FormatError;
 
-use super::constants::{GNU_PROPERTY_X86_ISA_1_NEEDED, NT_GNU_PROPERTY_TYPE_0};
-use super::header::ProgramHeader;
-use super::reader::{Reader, u32_at};
+use super::header::Segment;
+use super::reader::Reader;
 use crate::executable::abi::PROCESSOR_DATA_WORDS;
 use crate::executable::processor;
 
@@ -13,7 +15,7 @@ use crate::executable::processor;
 pub(super) const FIELD: &str = "GNU_PROPERTY_X86_ISA_1_NEEDED";
 
 /// Rejects an image that requires an instruction-set level that this machine lacks.
-pub(super) fn check(file: Reader<'_>, entry: &ProgramHeader) -> Result<(), FormatError> {
+pub(super) fn check(file: Reader<'_>, entry: &Segment) -> Result<(), FormatError> {
     check_for(file, entry.offset, entry.file_size, processor::data())
 }
 
@@ -38,30 +40,21 @@ fn check_for(
 /// The bits of the property in a note, or `None` if the note lacks it. Malformed notes are ignored: nothing
 /// depends on them.
 fn levels_needed(note: &[u8]) -> Option<u32> {
-    let header = note.get(..16)?;
-    let (name_size, size, kind) = (u32_at(header, 0), u32_at(header, 4), u32_at(header, 8));
-    if name_size != 4 || kind != NT_GNU_PROPERTY_TYPE_0 || &header[12..16] != b"GNU\0" {
-        return None;
-    }
-    let mut rest = note.get(16..)?.get(..size as usize)?;
-    while let Some(header) = rest.get(..8) {
-        let (kind, size) = (u32_at(header, 0), u32_at(header, 4) as usize);
-        let data = rest.get(8..)?.get(..size)?;
-        if kind == GNU_PROPERTY_X86_ISA_1_NEEDED && size == 4 {
-            return Some(u32_at(data, 0));
-        }
-        rest = rest.get(8 + size.next_multiple_of(8)..)?;
-    }
-    None
+    let note = NoteIterator::<FileHeader64<LE>>::new(LE, 8, note).ok()?.next().ok()??;
+    let mut properties = note.gnu_properties(LE)?.filter_map(Result::ok);
+    let needed = properties.find(|it| it.pr_type() == GNU_PROPERTY_X86_ISA_1_NEEDED)?;
+    needed.data_u32(LE).ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use object::elf::NT_GNU_PROPERTY_TYPE_0;
+
     use super::*;
 
     fn note(properties: &[(u32, u32)]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for word in [4, properties.len() as u32 * 16, NT_GNU_PROPERTY_TYPE_0] {
+        for word in [4, properties.len() as u32 * 16, NT_GNU_PROPERTY_TYPE_0.0] {
             bytes.extend(word.to_le_bytes());
         }
         bytes.extend(b"GNU\0");
@@ -75,7 +68,7 @@ mod tests {
 
     #[test]
     fn finds_the_property_after_others_and_survives_truncation() {
-        let bytes = note(&[(0xC000_0002, 3), (GNU_PROPERTY_X86_ISA_1_NEEDED, 0b101)]);
+        let bytes = note(&[(0xC000_0002, 3), (GNU_PROPERTY_X86_ISA_1_NEEDED.0, 0b101)]);
         assert_eq!(levels_needed(&bytes), Some(0b101));
         for length in 0..bytes.len() - 4 {
             assert_eq!(levels_needed(&bytes[..length]), None);
@@ -85,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_level_that_the_machine_lacks_is_named() {
-        let bytes = note(&[(GNU_PROPERTY_X86_ISA_1_NEEDED, 0b1000)]);
+        let bytes = note(&[(GNU_PROPERTY_X86_ISA_1_NEEDED.0, 0b1000)]);
         let file = Reader { bytes: &bytes, origin: 0 };
         let check = |words| check_for(file, 0, bytes.len() as u64, words);
         let error = check([0xFC0F, 0, 0, 0, 0, 0, 0, 0]).unwrap_err();

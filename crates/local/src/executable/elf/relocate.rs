@@ -1,16 +1,21 @@
 //! Relocations: the addresses in an image that depend on its load address. The types are those of the x86-64
 //! supplement of the System V ABI (<https://gitlab.com/x86-psABIs/x86-64-ABI>).
 
+use object::LittleEndian as LE;
+use object::elf::{
+    R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_NONE, R_X86_64_PC32, R_X86_64_RELATIVE,
+    Rela64,
+};
+use object::read::elf::Sym;
 use rehal_base::FormatError;
 
-use super::constants::*;
-use super::dynamic::Table;
-use super::image::Image;
-use super::reader::{u32_at, u64_at};
+use super::dynamic::Dynamic;
+use super::header::Segment;
+use super::reader::{Reader, Table, u64_at};
 
 /// A change to the image's memory, in image addresses.
 pub(super) struct Change {
-    /// Offset of the relocation in the file, for errors.
+    /// Offset of the relocation in the file, or of all packed ones, for errors.
     at: u64,
     /// Target address.
     pub(super) vaddr: u64,
@@ -35,20 +40,31 @@ impl Value {
 }
 
 /// Checks that every relocation has a supported type and is within the image.
-pub(super) fn check(image: &Image<'_>) -> Result<(), FormatError> {
-    for_each(image, |change| match image.segment_of(change.vaddr, change.value.bytes()) {
-        Some(_) => Ok(()),
-        None => Err(outside(image, &change)),
+pub(super) fn check(
+    file: Reader<'_>,
+    dynamic: &Dynamic<'_>,
+    segments: &[Segment],
+) -> Result<(), FormatError> {
+    for_each(file, dynamic, |change| {
+        let is_inside = segments.iter().any(|it| it.holds(change.vaddr, change.value.bytes()));
+        if is_inside { Ok(()) } else { Err(outside(file, &change)) }
     })
 }
 
-/// Relocates `memory`, the pages of an image whose first page is at `base`.
-pub(super) fn apply(image: &Image<'_>, memory: &mut [u8], base: u64) -> Result<(), FormatError> {
-    let bias = base.wrapping_sub(image.first_page);
-    for_each(image, |change| {
-        let start = change.vaddr.wrapping_sub(image.first_page) as usize;
+/// Relocates `memory`, the pages of an image whose first page is at `first_page`, and in the process at
+/// `base`.
+pub(super) fn apply(
+    file: Reader<'_>,
+    dynamic: &Dynamic<'_>,
+    first_page: u64,
+    memory: &mut [u8],
+    base: u64,
+) -> Result<(), FormatError> {
+    let bias = base.wrapping_sub(first_page);
+    for_each(file, dynamic, |change| {
+        let start = change.vaddr.wrapping_sub(first_page) as usize;
         let end = start.saturating_add(change.value.bytes() as usize);
-        let Some(target) = memory.get_mut(start..end) else { return Err(outside(image, &change)) };
+        let Some(target) = memory.get_mut(start..end) else { return Err(outside(file, &change)) };
         match change.value {
             Value::Address(vaddr) => target.copy_from_slice(&vaddr.wrapping_add(bias).to_le_bytes()),
             Value::Number(value) => target.copy_from_slice(&value.to_le_bytes()),
@@ -60,7 +76,7 @@ pub(super) fn apply(image: &Image<'_>, memory: &mut [u8], base: u64) -> Result<(
                 let distance = vaddr.wrapping_sub(change.vaddr) as i64;
                 let Ok(distance) = i32::try_from(distance) else {
                     let found = format!("{distance}");
-                    return Err(image.file.corrupt(change.at, "R_X86_64_PC32", "a 32-bit distance", found));
+                    return Err(file.corrupt(change.at, "R_X86_64_PC32", "a 32-bit distance", found));
                 };
                 target.copy_from_slice(&distance.to_le_bytes());
             }
@@ -69,92 +85,74 @@ pub(super) fn apply(image: &Image<'_>, memory: &mut [u8], base: u64) -> Result<(
     })
 }
 
-fn outside(image: &Image<'_>, change: &Change) -> FormatError {
+fn outside(file: Reader<'_>, change: &Change) -> FormatError {
     let expected = "an address of a loaded segment";
-    image.file.corrupt(change.at, "r_offset", expected, format!("{:#x}", change.vaddr))
+    file.corrupt(change.at, "r_offset", expected, format!("{:#x}", change.vaddr))
 }
 
 /// Visits every relocation in the order of the specification: packed, then plain, then those of the procedure
 /// linkage table.
-pub(super) fn for_each(
-    image: &Image<'_>,
+fn for_each(
+    file: Reader<'_>,
+    dynamic: &Dynamic<'_>,
     mut visit: impl FnMut(Change) -> Result<(), FormatError>,
 ) -> Result<(), FormatError> {
-    for_each_packed(image.dynamic.packed, &mut visit)?;
-    for table in image.dynamic.relocations {
-        for (index, entry) in table.bytes.chunks_exact(RELA_BYTES as usize).enumerate() {
-            let at = table.offset + index as u64 * RELA_BYTES;
-            let vaddr = u64_at(entry, 0);
-            if let Some(value) = value(image, at, entry)? {
-                visit(Change { at, vaddr, value })?;
-            }
+    for vaddr in dynamic.packed_places() {
+        visit(Change { at: dynamic.packed.offset, vaddr, value: Value::InPlace })?;
+    }
+    for (at, entry) in dynamic.relocations.iter().flat_map(Table::iter) {
+        if let Some(value) = value(file, dynamic, at, entry)? {
+            visit(Change { at, vaddr: entry.r_offset.get(LE), value })?;
         }
     }
     Ok(())
 }
 
 /// The value that an entry with an addend writes, or `None` for a no-op.
-fn value(image: &Image<'_>, at: u64, entry: &[u8]) -> Result<Option<Value>, FormatError> {
-    let (kind, symbol, addend) = (u32_at(entry, 8), u32_at(entry, 12), u64_at(entry, 16));
+fn value(
+    file: Reader<'_>,
+    dynamic: &Dynamic<'_>,
+    at: u64,
+    entry: &Rela64<LE>,
+) -> Result<Option<Value>, FormatError> {
+    let (kind, symbol) = (entry.r_type(LE, false), entry.r_sym(LE, false));
+    let addend = entry.r_addend.get(LE) as u64;
     let value = match kind {
         R_X86_64_NONE => return Ok(None),
         R_X86_64_RELATIVE => Value::Address(addend),
-        R_X86_64_64 => symbol_value(image, at, symbol, addend)?,
-        R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT => symbol_value(image, at, symbol, 0)?,
-        R_X86_64_PC32 => match symbol_value(image, at, symbol, addend)? {
+        R_X86_64_64 => symbol_value(file, dynamic, at, symbol, addend)?,
+        R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT => symbol_value(file, dynamic, at, symbol, 0)?,
+        R_X86_64_PC32 => match symbol_value(file, dynamic, at, symbol, addend)? {
             Value::Address(vaddr) => Value::Distance(vaddr),
             _ => {
-                return Err(image.file.unsupported(
-                    at + 12,
-                    "r_info",
-                    "a symbol of the image",
-                    "an absolute one",
-                ));
+                return Err(file.unsupported(at + 12, "r_info", "a symbol of the image", "an absolute one"));
             }
         },
         _ => {
             let expected = "a relocation of a self-contained x86-64 image (0, 1, 2, 6, 7, 8)";
-            return Err(image.file.unsupported(at + 8, "r_info", expected, kind.to_string()));
+            return Err(file.unsupported(at + 8, "r_info", expected, kind.to_string()));
         }
     };
     Ok(Some(value))
 }
 
 /// A symbol's value plus `addend`; symbol 0 has the absolute value 0.
-fn symbol_value(image: &Image<'_>, at: u64, index: u32, addend: u64) -> Result<Value, FormatError> {
-    let Some(symbol) = image.dynamic.symbol(u64::from(index)) else {
-        let expected = format!("a symbol below {}", image.dynamic.symbol_count());
-        return Err(image.file.corrupt(at + 12, "r_info", expected, index.to_string()));
+fn symbol_value(
+    file: Reader<'_>,
+    dynamic: &Dynamic<'_>,
+    at: u64,
+    index: u32,
+    addend: u64,
+) -> Result<Value, FormatError> {
+    let symbols = dynamic.symbols.entries;
+    let Some(symbol) = symbols.get(index as usize) else {
+        let expected = format!("a symbol below {}", symbols.len());
+        return Err(file.corrupt(at + 12, "r_info", expected, index.to_string()));
     };
-    let value = symbol.value.wrapping_add(addend);
+    let value = symbol.st_value.get(LE).wrapping_add(addend);
     Ok(match symbol {
         _ if index == 0 => Value::Number(addend),
-        symbol if symbol.is_absolute() => Value::Number(value),
+        symbol if symbol.is_absolute(LE) => Value::Number(value),
         _ => Value::Address(value),
     })
-}
-
-/// Packed entries: an even one is an address; an odd one is a bitmap of which of the next 63 words follow.
-fn for_each_packed(
-    table: Table<'_>,
-    visit: &mut impl FnMut(Change) -> Result<(), FormatError>,
-) -> Result<(), FormatError> {
-    let mut next = 0u64;
-    for (index, entry) in table.bytes.chunks_exact(8).enumerate() {
-        let at = table.offset + index as u64 * 8;
-        let entry = u64_at(entry, 0);
-        if entry & 1 == 0 {
-            visit(Change { at, vaddr: entry, value: Value::InPlace })?;
-            next = entry.wrapping_add(8);
-            continue;
-        }
-        let mut bits = entry >> 1;
-        while bits != 0 {
-            let word = u64::from(bits.trailing_zeros());
-            visit(Change { at, vaddr: next.wrapping_add(word * 8), value: Value::InPlace })?;
-            bits &= bits - 1;
-        }
-        next = next.wrapping_add(63 * 8);
-    }
-    Ok(())
 }

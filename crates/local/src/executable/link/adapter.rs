@@ -3,7 +3,8 @@
 
 use rehal_base::{Error, Result};
 
-use super::view::{Machine, X86_64, word32};
+use super::view::{Machine, X86_64};
+use crate::executable::elf::u32_at;
 
 /// Of the environment, which an adapter copies.
 const ENVIRONMENT_WORDS: u32 = 12;
@@ -39,16 +40,16 @@ pub(super) fn code(machine: Machine, at: u64, target: u64, imports: &[u32]) -> R
 pub(super) fn target(machine: Machine, at: u64, code: &[u8]) -> Option<u64> {
     if machine == X86_64 {
         let call = code.len().checked_sub(5 + X86_64_RETURN.len())?;
-        let distance = i64::from(word32(code, call + 1) as i32);
+        let distance = i64::from(u32_at(code, call + 1) as i32);
         let is_call = code[call] == 0xE8 && code.ends_with(&X86_64_RETURN);
         return is_call.then(|| at.wrapping_add(call as u64 + 5).wrapping_add_signed(distance));
     }
     let call = code.len().checked_sub(4 * (1 + ARM_64_RETURN.len()))?;
-    let word = word32(code, call);
+    let word = u32_at(code, call);
     // The distance in words has 26 bits.
     let distance = i64::from((word << 6) as i32 >> 6) * 4;
     let is_call = word & !0x3FF_FFFF == ARM_64_CALL;
-    let returns = (ARM_64_RETURN.iter().zip(1..)).all(|(it, index)| word32(code, call + index * 4) == *it);
+    let returns = (ARM_64_RETURN.iter().zip(1..)).all(|(it, index)| u32_at(code, call + index * 4) == *it);
     (is_call && returns).then(|| at.wrapping_add(call as u64).wrapping_add_signed(distance))
 }
 

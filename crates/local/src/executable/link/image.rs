@@ -2,15 +2,19 @@
 
 use std::collections::BTreeSet;
 
+use object::LittleEndian as LE;
+use object::elf::{
+    DF_STATIC_TLS, DF_TEXTREL, DT_FINI, DT_FINI_ARRAY, DT_FINI_ARRAYSZ, DT_FLAGS, DT_INIT, DT_INIT_ARRAY,
+    DT_INIT_ARRAYSZ, DT_NEEDED, DT_TEXTREL, DynamicFlags, DynamicTag, PF_W, PT_TLS, RelocationType,
+    STT_GNU_IFUNC, STT_TLS,
+};
+use object::read::elf::Sym;
 use rehal_base::{Error, Result, listed};
 
 use super::table::ElfLibrary;
 use super::versions::{Version, Versions};
-use super::view::{
-    DF_STATIC_TLS, DF_TEXTREL, DT_FINI, DT_FINI_ARRAY, DT_FINI_ARRAYSZ, DT_FLAGS, DT_INIT, DT_INIT_ARRAY,
-    DT_INIT_ARRAYSZ, DT_NEEDED, DT_TEXTREL, MAX_ADDRESS, PF_W, PT_LOAD, PT_TLS, Relocation, Segment, Symbol,
-    View, damaged,
-};
+use super::view::{MAX_ADDRESS, PAGE, Relocation, View, damaged};
+use crate::executable::elf::{Segment, Symbol};
 
 /// Symbols that the start files of C compilers use if they are there.
 const OF_START_FILES: [&[u8]; 3] =
@@ -20,9 +24,9 @@ const OF_START_FILES: [&[u8]; 3] =
 /// others.
 #[derive(Clone, Copy)]
 pub(super) struct Calls {
-    one: u64,
-    pub(super) list: u64,
-    pub(super) list_bytes: u64,
+    one: DynamicTag,
+    pub(super) list: DynamicTag,
+    pub(super) list_bytes: DynamicTag,
 }
 
 /// When it has loaded the image, and in reverse order before it unloads it.
@@ -57,7 +61,7 @@ pub(super) struct Image<'a> {
 /// A relocation of the rewritten image.
 pub(super) struct NewRelocation<'a> {
     pub(super) offset: u64,
-    pub(super) kind: u32,
+    pub(super) kind: RelocationType,
     /// The function or the data of another library that it refers to.
     pub(super) symbol: Option<Import<'a>>,
     pub(super) addend: u64,
@@ -96,10 +100,10 @@ impl<'a> Image<'a> {
             versions,
             has_static_tls: false,
         };
-        let flags = this.view.tag(DT_FLAGS).unwrap_or(0);
-        this.has_static_tls = flags & DF_STATIC_TLS != 0;
+        let flags = DynamicFlags(this.view.tag(DT_FLAGS).unwrap_or(0));
+        this.has_static_tls = flags.contains(DF_STATIC_TLS);
         for it in this.view.loads() {
-            if it.flags & PF_W != 0 && it.is_executable() {
+            if it.flags.contains(PF_W) && it.is_executable() {
                 return Err(Error::unimplemented("a segment is both writable and executable"));
             }
         }
@@ -108,12 +112,12 @@ impl<'a> Image<'a> {
         } else {
             this.called = [this.calls(CALLS[0])?, this.calls(CALLS[1])?];
         }
-        if !is_embedded && (this.view.tag(DT_TEXTREL).is_some() || flags & DF_TEXTREL != 0) {
+        if !is_embedded && (this.view.tag(DT_TEXTREL).is_some() || flags.contains(DF_TEXTREL)) {
             return Err(Error::unimplemented("its code is relocated").advise("compile it with -fPIC"));
         }
-        let needed = this.view.dynamic.iter().filter(|it| !is_embedded && it.0 == DT_NEEDED);
+        let needed = this.view.dynamic.entries().filter(|it| !is_embedded && it.1 == DT_NEEDED);
         let unnamed = || damaged("the name of a library is missing or too long");
-        let needed = needed.map(|it| this.view.string(it.1).ok_or_else(unnamed));
+        let needed = needed.map(|it| this.view.string(it.2).ok_or_else(unnamed));
         this.needed = needed.take(MAX_LIBRARIES + 1).collect::<Result<_>>()?;
         if this.needed.len() > MAX_LIBRARIES {
             return Err(Error::unimplemented(format!("it needs more than {MAX_LIBRARIES} libraries")));
@@ -144,10 +148,10 @@ impl<'a> Image<'a> {
     /// kernel: one by itself, and one of the list, anywhere in it.
     fn has_own_initializers(&self) -> Result<bool> {
         let view = &self.view;
-        let has_start_files = view
-            .symbols
-            .iter()
-            .any(|it| it.is_undefined() && it.is_weak() && OF_START_FILES.contains(&view.symbol_name(*it)));
+        let is_of_start_files = |it: &Symbol| {
+            it.is_undefined(LE) && it.is_weak() && OF_START_FILES.contains(&view.symbol_name(it))
+        };
+        let has_start_files = view.dynamic.symbols.entries.iter().any(is_of_start_files);
         let of_start_files = match has_start_files {
             true => usize::from(view.tag(DT_INIT).is_some_and(|it| it != 0)) + 1,
             false => 0,
@@ -158,14 +162,9 @@ impl<'a> Image<'a> {
     /// Fails if the loader of embedded images cannot give it what it needs.
     fn check_self_contained(&self) -> Result<()> {
         let view = &self.view;
-        let is_needed = |it: &&Relocation| {
-            let symbol = view.symbols.get(it.symbol as usize).filter(|_| it.symbol != 0);
-            symbol.is_some_and(|it| it.is_undefined() && !it.is_weak())
-        };
-        let names: BTreeSet<_> = (view.relocations.iter().filter(is_needed))
-            .filter_map(|it| view.symbols.get(it.symbol as usize))
-            .map(|it| view.symbol_name(*it))
-            .collect();
+        let symbols = view.relocations.iter().filter_map(|it| view.symbol(it));
+        let needed = symbols.filter(|it| it.is_undefined(LE) && !it.is_weak());
+        let names: BTreeSet<_> = needed.map(|it| view.symbol_name(it)).collect();
         let embedded = "an embedded ELF executable";
         if !names.is_empty() {
             return Err(Error::failed_precondition(format!(
@@ -198,7 +197,7 @@ impl<'a> Image<'a> {
     pub(super) fn alignment(&self) -> Result<u64> {
         /// That of huge pages, the largest that linkers use.
         const MAX_ALIGNMENT: u64 = 2 << 20;
-        let largest = self.view.loads().map(|it| it.align).max().unwrap_or(1).max(super::rewrite::PAGE);
+        let largest = self.view.loads().map(|it| it.align).max().unwrap_or(1).max(PAGE);
         match largest <= MAX_ALIGNMENT {
             true => Ok(largest),
             false => Err(Error::unimplemented(format!("a segment has an alignment of {largest} bytes"))),
@@ -223,20 +222,20 @@ impl<'a> Image<'a> {
         let machine = self.view.machine;
         let symbol = match it.symbol {
             0 => None,
-            index => Some(*self.view.symbols.get(index as usize).ok_or_else(|| damaged("a relocation"))?),
+            _ => Some(self.view.symbol(it).ok_or_else(|| damaged("a relocation"))?),
         };
         let is_global = it.kind == machine.global || it.kind == machine.jump;
         let addend = if is_global && !machine.adds_to_globals { 0 } else { it.addend };
         match it.kind {
-            0 => Ok(()),
+            RelocationType(0) => Ok(()),
             kind if kind == machine.relative => self.points(it.offset, it.addend),
             kind if kind == machine.abs64 || is_global => match symbol {
                 None => self.write(it.offset, &addend.to_le_bytes()),
-                Some(symbol) if symbol.is_undefined() => self.import(it, symbol, addend, is_embedded),
-                Some(symbol) if symbol.is_thread_local() || symbol.is_indirect() => Err(self.unknown(it)),
+                Some(symbol) if symbol.is_undefined(LE) => self.import(it, symbol, addend, is_embedded),
+                Some(symbol) if matches!(symbol.st_type(), STT_TLS | STT_GNU_IFUNC) => Err(self.unknown(it)),
                 Some(symbol) => {
-                    let value = symbol.value.wrapping_add(addend);
-                    match symbol.is_absolute() {
+                    let value = symbol.st_value.get(LE).wrapping_add(addend);
+                    match symbol.is_absolute(LE) {
                         true => self.write(it.offset, &value.to_le_bytes()),
                         false => self.points(it.offset, value),
                     }
@@ -244,9 +243,9 @@ impl<'a> Image<'a> {
             },
             kind if Some(kind) == machine.distance => {
                 // Both ends move by the same distance.
-                let symbol = symbol.filter(|it| !it.is_undefined() && !it.is_absolute());
+                let symbol = symbol.filter(|it| !it.is_undefined(LE) && !it.is_absolute(LE));
                 let symbol = symbol.ok_or_else(|| self.unknown(it))?;
-                let distance = symbol.value.wrapping_add(it.addend).wrapping_sub(it.offset) as i64;
+                let distance = symbol.st_value.get(LE).wrapping_add(it.addend).wrapping_sub(it.offset) as i64;
                 let distance = i32::try_from(distance).map_err(|_| damaged("a distance is too large"))?;
                 self.write(it.offset, &distance.to_le_bytes())
             }
@@ -274,14 +273,14 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
-    fn push(&mut self, offset: u64, kind: u32, symbol: Option<Import<'a>>, addend: u64) {
+    fn push(&mut self, offset: u64, kind: RelocationType, symbol: Option<Import<'a>>, addend: u64) {
         let offset = self.moved(offset);
         self.relocations.push(NewRelocation { offset, kind, symbol, addend });
     }
 
     /// A word that gets the address of what another library defines. What nothing has to define is absent
     /// from an embedded image.
-    fn import(&mut self, it: &Relocation, symbol: Symbol, addend: u64, is_embedded: bool) -> Result<()> {
+    fn import(&mut self, it: &Relocation, symbol: &Symbol, addend: u64, is_embedded: bool) -> Result<()> {
         if is_embedded {
             return self.write(it.offset, &addend.to_le_bytes());
         }
@@ -296,12 +295,12 @@ impl<'a> Image<'a> {
     }
 
     /// A word about thread-local data of the image: that data becomes the executable's.
-    fn thread_local_word(&mut self, it: &Relocation, symbol: Option<Symbol>) -> Result<()> {
+    fn thread_local_word(&mut self, it: &Relocation, symbol: Option<&Symbol>) -> Result<()> {
         let [_, in_module, ..] = self.view.machine.tls;
-        if symbol.is_some_and(Symbol::is_undefined) {
+        if symbol.is_some_and(|it| it.is_undefined(LE)) {
             return Err(self.unknown(it));
         }
-        let value = symbol.map_or(0, |it| it.value).wrapping_add(it.addend);
+        let value = symbol.map_or(0, |it| it.st_value.get(LE)).wrapping_add(it.addend);
         match it.kind == in_module {
             true => self.write(it.offset, &value.to_le_bytes()),
             false => {
@@ -336,6 +335,6 @@ impl<'a> Image<'a> {
             let segment = Segment { vaddr: self.moved(it.vaddr), align: it.align.max(page), ..*it };
             (segment, bytes)
         };
-        self.view.loads().filter(|it| it.kind == PT_LOAD && it.memory_size > 0).map(place).collect()
+        self.view.loads().filter(|it| it.memory_size > 0).map(place).collect()
     }
 }

@@ -2,20 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use object::elf::{PF_R, PF_X, PT_LOAD, PT_TLS};
 use rehal_base::{Context, Error, Result, listed};
 
 use super::adapter;
 use super::image::{CALLS, Image};
 use super::table::{ElfLibrary, IMPORT_NAMES, IMPORTS, LOCAL_MEMORY_PAGES, is_note};
 use super::tables::{self, Contents};
-use super::view::{
-    ARM_64, DT_RELA, DT_RELASZ, EHDR_BYTES, MAX_ADDRESS, Origin, PF_R, PF_X, PT_LOAD, PT_TLS, RELA_BYTES,
-    Segment, View, damaged,
-};
-use crate::executable::elf;
+use super::view::{ARM_64, EHDR_BYTES, MAX_ADDRESS, Origin, PAGE, View, damaged};
+use crate::executable::elf::{self, RELOCATION_BYTES, Segment};
 
-/// The smallest page.
-pub(super) const PAGE: u64 = 4096;
 /// The largest page of 64-bit ARM.
 const ARM_PAGE: u64 = 64 << 10;
 
@@ -152,7 +148,8 @@ impl<'a> Rewrite<'a> {
         let page = if view.machine == ARM_64 { ARM_PAGE } else { PAGE };
         let end = view.loads().map(Segment::end).max().unwrap_or(0);
         let names = library.imports.iter().cloned().zip(library.places.import_names.iter().copied());
-        let (_, own) = view.table(DT_RELA, DT_RELASZ)?;
+        let own = &view.dynamic.relocations[0];
+        let own = &original[own.offset as usize..][..size_of_val(own.entries)];
         let contents = Contents { own_relocations: own.to_vec(), ..Contents::default() };
         Ok(Self {
             view,
@@ -316,20 +313,21 @@ impl<'a> Rewrite<'a> {
 
     /// Changes the relocations of the table of functions, in the old table and in the new one.
     fn point_to_functions(&mut self) -> Result<()> {
-        let (start, _) = self.view.table(DT_RELA, DT_RELASZ)?;
+        const BYTES: usize = RELOCATION_BYTES as usize;
+        let start = self.view.dynamic.relocations[0].offset;
         let relative = self.view.machine.relative;
         for it in &self.view.relocations {
             let Some(target) = self.targets.get(&it.offset) else { continue };
-            let mut entry = [0; RELA_BYTES];
+            let mut entry = [0; BYTES];
             entry[..8].copy_from_slice(&it.offset.to_le_bytes());
-            entry[8..12].copy_from_slice(&relative.to_le_bytes());
+            entry[8..12].copy_from_slice(&relative.0.to_le_bytes());
             entry[16..].copy_from_slice(&target.to_le_bytes());
             match it.origin {
                 Origin::Table(offset) => {
                     let at = (offset - start) as usize;
-                    self.contents.own_relocations[at..at + RELA_BYTES].copy_from_slice(&entry);
+                    self.contents.own_relocations[at..at + BYTES].copy_from_slice(&entry);
                     let at = offset as usize;
-                    self.bytes[at..at + RELA_BYTES].copy_from_slice(&entry);
+                    self.bytes[at..at + BYTES].copy_from_slice(&entry);
                 }
                 Origin::Packed => {
                     let offset = self.view.file_offset(it.offset, 8);

@@ -3,11 +3,14 @@
 
 use std::cell::Cell;
 
+use object::LittleEndian as LE;
+use object::elf::PT_NOTE;
 use rehal_base::{Error, Result};
 use rehal_hal::{FunctionInfo, FunctionParameter};
 
 use super::super::abi;
-use super::view::{MAX_NAME, PT_NOTE, View, X86_64, word, word32};
+use super::view::{MAX_NAME, View, X86_64};
+use crate::executable::elf::{Segment, u32_at, u64_at};
 
 /// Offsets of fields in the library's table, and of its parts.
 pub(super) const IMPORTS: u64 = 8;
@@ -74,7 +77,7 @@ impl ElfLibrary {
     }
 
     pub(super) fn of(view: &View<'_>) -> Result<Self> {
-        let Some(query) = view.exported(abi::QUERY_SYMBOL) else {
+        let Some((_, query)) = view.dynamic.find(abi::QUERY_SYMBOL) else {
             let message = format!("the image does not export '{}'", abi::QUERY_SYMBOL);
             return Err(Error::not_found(message).advise("name a library of kernels"));
         };
@@ -82,7 +85,7 @@ impl ElfLibrary {
         let found = view.pointer_places().into_iter().filter_map(|at| Self::at(view, at, &budget));
         let mut found: Vec<_> = found.take(MAX_TABLES).collect();
         if found.len() > 1 {
-            let near: Vec<_> = addresses_in_code(view, query);
+            let near: Vec<_> = addresses_in_code(view, query.st_value.get(LE));
             let is_returned = |it: &Self| {
                 near.iter().any(|at| *at == it.places.table || view.pointer(*at) == Some(it.places.table))
             };
@@ -138,7 +141,7 @@ impl ElfLibrary {
             let attributes = view.memory(attributes + ordinal * ATTRIBUTE_BYTES, ATTRIBUTE_BYTES)?;
             let name = budget.text(view, view.pointer(names + ordinal * 8)?).filter(|it| !it.is_empty())?;
             this.addresses.push(code);
-            this.local_memory_pages.push(word32(attributes, LOCAL_MEMORY_PAGES as usize) as u16);
+            this.local_memory_pages.push(u32_at(attributes, LOCAL_MEMORY_PAGES as usize) as u16);
             this.functions.push(function(view, budget, (table, ordinal), name, attributes)?);
         }
         Some(this)
@@ -193,11 +196,11 @@ fn function(
     name: String,
     attributes: &[u8],
 ) -> Option<FunctionInfo> {
-    let parameter_count = (word32(attributes, 20) >> 16) as u16;
+    let parameter_count = (u32_at(attributes, 20) >> 16) as u16;
     let parameters = view.pointer(table + PARAMETERS).and_then(|it| view.pointer(it + ordinal * 8));
     let name_table = view.pointer(table + PARAMETER_NAMES);
     let parameter = |at: u64| {
-        let bytes = word(view.memory(at, 8)?, 0).to_le_bytes();
+        let bytes = u64_at(view.memory(at, 8)?, 0).to_le_bytes();
         let index = u64::from(u16::from_le_bytes([bytes[4], bytes[5]]));
         let name = name_table.filter(|_| index != u64::from(u16::MAX));
         let name = name.and_then(|it| budget.text(view, view.pointer(it + index * 8)?));
@@ -215,8 +218,8 @@ fn function(
     });
     Some(FunctionInfo {
         name,
-        flags: word(attributes, 0) & 0b11,
-        workgroup_size: [word32(attributes, 12), word32(attributes, 16), word32(attributes, 20) & 0xFFFF],
+        flags: u64_at(attributes, 0) & 0b11,
+        workgroup_size: [u32_at(attributes, 12), u32_at(attributes, 16), u32_at(attributes, 20) & 0xFFFF],
         constant_count: u16::from(attributes[10]),
         binding_count: u16::from(attributes[11]),
         parameter_count,
@@ -232,7 +235,7 @@ fn addresses_in_code(view: &View<'_>, start: u64) -> Vec<u64> {
     let length = segment.map_or(0, |it| BYTES.min(it.vaddr + it.file_size - start));
     let Some(code) = view.memory(start, length) else { return Vec::new() };
     if view.machine == X86_64 {
-        let distance = |at: usize| i64::from(word32(code, at) as i32);
+        let distance = |at: usize| i64::from(u32_at(code, at) as i32);
         let after = |at: usize| start.wrapping_add(at as u64 + 4).wrapping_add_signed(distance(at));
         return (0..code.len().saturating_sub(4)).map(after).collect();
     }
@@ -270,13 +273,13 @@ fn replaced(view: &View<'_>) -> Vec<ReplacedBy> {
 }
 
 /// Whether an entry of the program header table is the note of an earlier rewriting.
-pub(super) fn is_note(view: &View<'_>, header: &super::view::Segment) -> bool {
+pub(super) fn is_note(view: &View<'_>, header: &Segment) -> bool {
     let bytes = (header.kind == PT_NOTE).then(|| view.memory(header.vaddr, 20)).flatten();
-    bytes.is_some_and(|it| word32(it, 0) == 6 && it[12..].starts_with(NOTE_OWNER))
+    bytes.is_some_and(|it| u32_at(it, 0) == 6 && it[12..].starts_with(NOTE_OWNER))
 }
 
 fn note<'a>(view: &View<'a>) -> Option<&'a [u8]> {
     let header = view.headers.iter().find(|it| is_note(view, it))?;
-    let length = u64::from(word32(view.memory(header.vaddr, 20)?, 4));
+    let length = u64::from(u32_at(view.memory(header.vaddr, 20)?, 4));
     view.memory(header.vaddr + 20, length)
 }

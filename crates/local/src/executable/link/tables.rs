@@ -3,16 +3,21 @@
 
 use std::collections::BTreeMap;
 
+use object::LittleEndian as LE;
+use object::elf::{
+    DF_STATIC_TLS, DT_FLAGS, DT_HASH, DT_NEEDED, DT_NULL, DT_RELA, DT_RELAENT, DT_RELASZ, DT_STRSZ,
+    DT_STRTAB, DT_SYMTAB, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM, DT_VERSYM, DynamicTag, PF_R, PF_W,
+    PT_DYNAMIC, PT_LOAD, PT_NOTE, PT_PHDR, ProgramFlags, ProgramType,
+};
+use object::read::elf::Sym;
 use rehal_base::{Error, Result};
 
 use super::image::{CALLS, Import, NewRelocation};
+use super::place::Place;
 use super::table::NOTE_OWNER;
 use super::versions::Versions;
-use super::view::{
-    DF_STATIC_TLS, DT_FLAGS, DT_HASH, DT_NEEDED, DT_RELA, DT_RELAENT, DT_RELASZ, DT_STRSZ, DT_STRTAB,
-    DT_SYMTAB, DT_VERDEFNUM, DT_VERNEED, DT_VERNEEDNUM, DT_VERSYM, DYN_BYTES, PF_R, PF_W, PHDR_BYTES,
-    PT_DYNAMIC, PT_LOAD, PT_NOTE, PT_PHDR, RELA_BYTES, SYM_BYTES, Segment, View, damaged, word32,
-};
+use super::view::{PHDR_BYTES, View, damaged};
+use crate::executable::elf::{RELOCATION_BYTES, SYMBOL_BYTES, Segment, u32_at};
 
 /// What the tables say besides what they said before.
 #[derive(Default)]
@@ -42,22 +47,6 @@ pub(super) struct Tables {
     pub(super) header_count: u16,
 }
 
-/// Bytes at addresses from a start on.
-pub(super) struct Place {
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl Place {
-    /// The address of bytes that are added.
-    pub(super) fn add(&mut self, bytes: &[u8]) -> u64 {
-        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
-        let at = self.start + self.bytes.len() as u64;
-        self.bytes.extend(bytes);
-        at
-    }
-}
-
 /// Makes the tables, for an address and a place in the file. `is_note` tells which of the old headers are
 /// notes that are replaced.
 pub(super) fn build<'a>(
@@ -74,7 +63,8 @@ pub(super) fn build<'a>(
     let header_count = u16::try_from(header_count).ok().filter(|it| *it < u16::MAX);
     let header_count = header_count.ok_or_else(|| Error::unimplemented("the image has too many segments"))?;
     let mut place = Place { start: vaddr, bytes: vec![0; usize::from(header_count) * PHDR_BYTES] };
-    let mut dynamic = Dynamic { entries: view.dynamic.clone() };
+    let mut dynamic =
+        Dynamic { entries: view.dynamic.entries().map(|(_, tag, value)| (tag, value)).collect() };
     let symbols = add_symbols(view, &contents, &mut place, &mut dynamic)?;
     let relative = view.machine.relative;
     let mut points = |place: &mut Place, targets: &[u64]| {
@@ -103,22 +93,22 @@ pub(super) fn build<'a>(
     for it in &contents.relocations {
         let symbol = it.symbol.as_ref().map_or(0, |it| symbols.get(it).copied().unwrap_or(0));
         relocations.extend(it.offset.to_le_bytes());
-        relocations.extend(it.kind.to_le_bytes());
+        relocations.extend(it.kind.0.to_le_bytes());
         relocations.extend(symbol.to_le_bytes());
         relocations.extend(it.addend.to_le_bytes());
     }
     dynamic.set(DT_RELA, place.add(&relocations));
     dynamic.set(DT_RELASZ, relocations.len() as u64);
-    dynamic.set(DT_RELAENT, RELA_BYTES as u64);
+    dynamic.set(DT_RELAENT, RELOCATION_BYTES);
     if contents.has_static_tls {
-        dynamic.set(DT_FLAGS, view.tag(DT_FLAGS).unwrap_or(0) | DF_STATIC_TLS);
+        dynamic.set(DT_FLAGS, view.tag(DT_FLAGS).unwrap_or(0) | DF_STATIC_TLS.0);
     }
     let note = note(&contents.note);
     let note_at = place.add(&note);
     let dynamic_bytes = dynamic.bytes();
     let dynamic_at = place.add(&dynamic_bytes);
     let size = place.bytes.len() as u64;
-    let part = |kind: u32, flags: u32, at: u64, bytes: u64, align: u64| Segment {
+    let part = |kind: ProgramType, flags: ProgramFlags, at: u64, bytes: u64, align: u64| Segment {
         kind,
         flags,
         offset: offset + (at - vaddr),
@@ -136,13 +126,22 @@ pub(super) fn build<'a>(
             PT_DYNAMIC => part(PT_DYNAMIC, PF_R | PF_W, dynamic_at, dynamic_bytes.len() as u64, 8),
             _ => *it,
         };
-        it.write(&mut headers);
+        write(&it, &mut headers);
     }
-    contents.segments.iter().for_each(|it| it.write(&mut headers));
-    segment.write(&mut headers);
-    part(PT_NOTE, PF_R, note_at, note.len() as u64, 4).write(&mut headers);
+    contents.segments.iter().for_each(|it| write(it, &mut headers));
+    write(&segment, &mut headers);
+    write(&part(PT_NOTE, PF_R, note_at, note.len() as u64, 4), &mut headers);
     place.bytes[..headers.len()].copy_from_slice(&headers);
     Ok(Tables { segment, bytes: place.bytes, header_count })
+}
+
+/// Appends an entry of the program header table.
+fn write(it: &Segment, out: &mut Vec<u8>) {
+    out.extend(it.kind.0.to_le_bytes());
+    out.extend(it.flags.0.to_le_bytes());
+    for word in [it.offset, it.vaddr, it.vaddr, it.file_size, it.memory_size, it.align] {
+        out.extend(word.to_le_bytes());
+    }
 }
 
 /// Bytes of strings, whose offsets have 32 bits.
@@ -150,11 +149,11 @@ const MAX_STRINGS: usize = 256 << 20;
 
 /// The entries of a dynamic section.
 struct Dynamic {
-    entries: Vec<(u64, u64)>,
+    entries: Vec<(DynamicTag, u64)>,
 }
 
 impl Dynamic {
-    fn set(&mut self, tag: u64, value: u64) {
+    fn set(&mut self, tag: DynamicTag, value: u64) {
         match self.entries.iter_mut().find(|it| it.0 == tag) {
             Some(entry) => entry.1 = value,
             None => self.entries.push((tag, value)),
@@ -162,11 +161,8 @@ impl Dynamic {
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let end = [(0, 0)];
-        let words = self.entries.iter().chain(&end).flat_map(|it| [it.0, it.1]);
-        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
-        debug_assert_eq!(bytes.len() % DYN_BYTES, 0);
-        bytes
+        let words = self.entries.iter().chain(&[(DT_NULL, 0)]).flat_map(|it| [it.0.0 as u64, it.1]);
+        words.flat_map(u64::to_le_bytes).collect()
     }
 }
 
@@ -180,19 +176,20 @@ fn add_symbols<'a>(
 ) -> Result<BTreeMap<Import<'a>, u32>> {
     let own_versions = Versions::read(view)?;
     let mut indices = BTreeMap::new();
-    for (index, symbol) in (0..).zip(&view.symbols).skip(1).filter(|(_, it)| it.is_undefined()) {
-        let (name, version) = (view.symbol_name(*symbol), own_versions.of(index));
+    for (index, symbol) in
+        (0..).zip(view.dynamic.symbols.entries).skip(1).filter(|(_, it)| it.is_undefined(LE))
+    {
+        let (name, version) = (view.symbol_name(symbol), own_versions.of(index));
         indices.insert(Import { name, version, is_weak: symbol.is_weak() }, index);
     }
     let loaded =
-        |name: &[u8]| view.dynamic.iter().any(|it| it.0 == DT_NEEDED && view.string(it.1) == Some(name));
+        |name: &[u8]| view.dynamic.entries().any(|it| it.1 == DT_NEEDED && view.string(it.2) == Some(name));
     let needed: Vec<_> = contents.needed.iter().filter(|it| !loaded(it)).collect();
     let imports: Vec<_> = contents.relocations.iter().filter_map(|it| it.symbol).collect();
     if needed.is_empty() && imports.iter().all(|it| indices.contains_key(it)) {
         return Ok(indices);
     }
-    let (_, strings) = view.table(DT_STRTAB, DT_STRSZ)?;
-    let mut strings = strings.to_vec();
+    let mut strings = view.dynamic.strings.to_vec();
     let mut add_string = |text: &[u8]| {
         if strings.len() > MAX_STRINGS {
             return Err(Error::resource_exhausted("the names of imports have more than 256 MiB"));
@@ -207,13 +204,13 @@ fn add_symbols<'a>(
     let entries = needed.iter().map(entry).collect::<Result<Vec<_>>>()?;
     let first = dynamic.entries.iter().rposition(|it| it.0 == DT_NEEDED).map_or(0, |it| it + 1);
     dynamic.entries.splice(first..first, entries);
-    let old = view.symbols.len();
-    let start = view.tag(DT_SYMTAB).unwrap_or(0);
-    let table = view.memory(start, (old * SYM_BYTES) as u64);
-    let mut table = table.ok_or_else(|| damaged("its table of symbols is out of bounds"))?.to_vec();
+    const BYTES: usize = SYMBOL_BYTES as usize;
+    let symbols = &view.dynamic.symbols;
+    let old = symbols.entries.len();
+    let mut table = view.bytes[symbols.offset as usize..][..old * BYTES].to_vec();
     let mut versions = Vec::new();
     for import in imports {
-        let next = (table.len() / SYM_BYTES) as u32;
+        let next = (table.len() / BYTES) as u32;
         if indices.contains_key(&import) {
             continue;
         }
@@ -225,7 +222,7 @@ fn add_symbols<'a>(
         versions.push(import.version);
         indices.insert(import, next);
     }
-    let count = (table.len() / SYM_BYTES) as u32;
+    let count = (table.len() / BYTES) as u32;
     let added = count as usize - old;
     let defined = view.tag(DT_VERDEFNUM).unwrap_or(0);
     if let Some(it) = own_versions.with(old, &versions, defined, place, &mut add_string)? {
@@ -236,7 +233,7 @@ fn add_symbols<'a>(
         }
     }
     if let Some(hashes) = view.tag(DT_HASH) {
-        let buckets = view.memory(hashes, 8).map_or(0, |it| word32(it, 0));
+        let buckets = view.memory(hashes, 8).map_or(0, |it| u32_at(it, 0));
         let length = (2 + u64::from(buckets) + old as u64) * 4;
         let hashes = view.memory(hashes, length);
         let mut hashes = hashes.ok_or_else(|| damaged("its table of hashes is out of bounds"))?.to_vec();

@@ -3,10 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use object::elf::{DT_VERNEED, DT_VERSYM, hash};
 use rehal_base::{Error, Result};
 
-use super::tables::Place;
-use super::view::{DT_VERNEED, DT_VERSYM, View, damaged, half, word32};
+use super::place::Place;
+use super::view::{View, damaged};
+use crate::executable::elf::{u16_at, u32_at};
 
 /// Bytes of an entry of a library, and of one of its versions.
 const ENTRY_BYTES: u64 = 16;
@@ -35,7 +37,7 @@ impl<'a> Versions<'a> {
     pub(super) fn read(view: &View<'a>) -> Result<Self> {
         let mut symbols = Vec::new();
         if let Some(start) = view.tag(DT_VERSYM) {
-            let bytes = view.memory(start, view.symbols.len() as u64 * 2);
+            let bytes = view.memory(start, view.dynamic.symbols.entries.len() as u64 * 2);
             let bytes = bytes.ok_or_else(|| damaged("its versions are out of bounds"))?;
             symbols.extend(bytes.as_chunks::<2>().0.iter().map(|it| u16::from_le_bytes(*it)));
         }
@@ -44,19 +46,20 @@ impl<'a> Versions<'a> {
         let mut count = 0;
         while let Some(at) = next_library {
             let entry = view.memory(at, ENTRY_BYTES).ok_or_else(out_of_bounds)?;
-            let library = view.string(word32(entry, 4).into()).ok_or_else(out_of_bounds)?;
-            let mut next = (half(entry, 2) > 0).then(|| at + u64::from(word32(entry, 8)));
+            let library = view.string(u32_at(entry, 4).into()).ok_or_else(out_of_bounds)?;
+            let mut next = (u16_at(entry, 2) > 0).then(|| at + u64::from(u32_at(entry, 8)));
             while let Some(at) = next {
                 let it = view.memory(at, ENTRY_BYTES).ok_or_else(out_of_bounds)?;
-                let name = view.string(word32(it, 8).into()).ok_or_else(out_of_bounds)?;
-                this.needed.insert(half(it, 6) & MAX_INDEX, Version { library, name, flags: half(it, 4) });
+                let name = view.string(u32_at(it, 8).into()).ok_or_else(out_of_bounds)?;
+                this.needed
+                    .insert(u16_at(it, 6) & MAX_INDEX, Version { library, name, flags: u16_at(it, 4) });
                 count += 1;
                 if count > MAX_INDEX {
                     return Err(damaged("it needs more versions than it can number"));
                 }
-                next = after(at, word32(it, 12));
+                next = after(at, u32_at(it, 12));
             }
-            next_library = after(at, word32(entry, 12));
+            next_library = after(at, u32_at(entry, 12));
         }
         Ok(this)
     }
@@ -142,13 +145,4 @@ fn out_of_bounds() -> Error {
 /// The entry after one, which says its distance.
 fn after(at: u64, distance: u32) -> Option<u64> {
     (distance != 0).then(|| at.saturating_add(distance.into()))
-}
-
-/// That of names in ELF.
-fn hash(name: &[u8]) -> u32 {
-    name.iter().fold(0u32, |hash, byte| {
-        let hash = (hash << 4).wrapping_add((*byte).into());
-        let high = hash & 0xF000_0000;
-        (hash ^ (high >> 24)) & !high
-    })
 }

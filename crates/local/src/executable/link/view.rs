@@ -2,138 +2,84 @@
 
 use std::collections::HashMap;
 
+use object::LittleEndian as LE;
+use object::elf::{
+    DynamicTag, EM_AARCH64, EM_X86_64, ET_DYN, ET_REL, FileHeader64, FileType, Machine as MachineId, PF_W,
+    PT_DYNAMIC, PT_LOAD, ProgramHeader64, R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, R_AARCH64_IRELATIVE,
+    R_AARCH64_JUMP_SLOT, R_AARCH64_RELATIVE, R_AARCH64_TLS_DTPMOD, R_AARCH64_TLS_DTPREL, R_AARCH64_TLS_TPREL,
+    R_AARCH64_TLSDESC, R_X86_64_64, R_X86_64_DTPMOD64, R_X86_64_DTPOFF64, R_X86_64_GLOB_DAT,
+    R_X86_64_IRELATIVE, R_X86_64_JUMP_SLOT, R_X86_64_PC32, R_X86_64_RELATIVE, R_X86_64_TLSDESC,
+    R_X86_64_TPOFF64, RelocationType, STT_GNU_IFUNC,
+};
+use object::read::elf::Sym;
 use rehal_base::{Error, Result};
 
-use super::super::elf::{FAT_MAGIC, MAGIC};
+use crate::executable::elf::{
+    Dynamic, FAT_MAGIC, MAGIC, Reader, Segment, Symbol, check_segment, file_offset, segments, u16_at, u32_at,
+    u64_at,
+};
 
-pub(super) const EHDR_BYTES: usize = 64;
-pub(super) const PHDR_BYTES: usize = 56;
-pub(super) const SYM_BYTES: usize = 24;
-pub(super) const RELA_BYTES: usize = 24;
-pub(super) const DYN_BYTES: usize = 16;
-
-pub(super) const PT_LOAD: u32 = 1;
-pub(super) const PT_DYNAMIC: u32 = 2;
-pub(super) const PT_NOTE: u32 = 4;
-pub(super) const PT_PHDR: u32 = 6;
-pub(super) const PT_TLS: u32 = 7;
-pub(super) const PF_X: u32 = 1;
-pub(super) const PF_W: u32 = 2;
-pub(super) const PF_R: u32 = 4;
-
-pub(super) const DT_NEEDED: u64 = 1;
-const DT_PLTRELSZ: u64 = 2;
-pub(super) const DT_HASH: u64 = 4;
-pub(super) const DT_STRTAB: u64 = 5;
-pub(super) const DT_SYMTAB: u64 = 6;
-pub(super) const DT_RELA: u64 = 7;
-pub(super) const DT_RELASZ: u64 = 8;
-pub(super) const DT_RELAENT: u64 = 9;
-pub(super) const DT_STRSZ: u64 = 10;
-pub(super) const DT_INIT: u64 = 12;
-pub(super) const DT_FINI: u64 = 13;
-const DT_REL: u64 = 17;
-pub(super) const DT_TEXTREL: u64 = 22;
-const DT_JMPREL: u64 = 23;
-pub(super) const DT_INIT_ARRAY: u64 = 25;
-pub(super) const DT_FINI_ARRAY: u64 = 26;
-pub(super) const DT_INIT_ARRAYSZ: u64 = 27;
-pub(super) const DT_FINI_ARRAYSZ: u64 = 28;
-pub(super) const DT_FLAGS: u64 = 30;
-const DT_RELRSZ: u64 = 35;
-const DT_RELR: u64 = 36;
-const DT_GNU_HASH: u64 = 0x6FFF_FEF5;
-pub(super) const DT_VERSYM: u64 = 0x6FFF_FFF0;
-pub(super) const DT_VERDEFNUM: u64 = 0x6FFF_FFFD;
-pub(super) const DT_VERNEED: u64 = 0x6FFF_FFFE;
-pub(super) const DT_VERNEEDNUM: u64 = 0x6FFF_FFFF;
-
-/// In `DT_FLAGS`: code is relocated; thread-local storage is reserved at the start of the process.
-pub(super) const DF_TEXTREL: u64 = 4;
-pub(super) const DF_STATIC_TLS: u64 = 16;
+pub(super) const EHDR_BYTES: usize = size_of::<FileHeader64<LE>>();
+pub(super) const PHDR_BYTES: usize = size_of::<ProgramHeader64<LE>>();
 
 /// The longest name that is read, in bytes: many words may point to one text.
 pub(super) const MAX_NAME: usize = 4096;
 
+/// The smallest page.
+pub(super) const PAGE: u64 = 4096;
+
 /// Above that of any image, and far from an overflow.
 pub(super) const MAX_ADDRESS: u64 = 1 << 46;
-
-const SHN_UNDEF: u16 = 0;
-const SHN_ABS: u16 = 0xFFF1;
-const STB_WEAK: u8 = 2;
-const STT_TLS: u8 = 6;
-const STT_GNU_IFUNC: u8 = 10;
 
 /// An architecture, by how it numbers relocations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Machine {
     pub(super) name: &'static str,
-    id: u16,
-    pub(super) abs64: u32,
-    pub(super) global: u32,
-    pub(super) jump: u32,
-    pub(super) relative: u32,
-    pub(super) indirect: u32,
+    id: MachineId,
+    pub(super) abs64: RelocationType,
+    pub(super) global: RelocationType,
+    pub(super) jump: RelocationType,
+    pub(super) relative: RelocationType,
+    pub(super) indirect: RelocationType,
     /// A distance of 32 bits, which only x86-64 has.
-    pub(super) distance: Option<u32>,
+    pub(super) distance: Option<RelocationType>,
     /// Of thread-local data: module, offset in it, offset from the thread pointer, descriptor.
-    pub(super) tls: [u32; 4],
+    pub(super) tls: [RelocationType; 4],
     /// Whether entries of the tables of addresses have addends.
     pub(super) adds_to_globals: bool,
 }
 
 pub(super) const X86_64: Machine = Machine {
     name: "x86_64",
-    id: 62,
-    abs64: 1,
-    global: 6,
-    jump: 7,
-    relative: 8,
-    indirect: 37,
-    distance: Some(2),
-    tls: [16, 17, 18, 36],
+    id: EM_X86_64,
+    abs64: R_X86_64_64,
+    global: R_X86_64_GLOB_DAT,
+    jump: R_X86_64_JUMP_SLOT,
+    relative: R_X86_64_RELATIVE,
+    indirect: R_X86_64_IRELATIVE,
+    distance: Some(R_X86_64_PC32),
+    tls: [R_X86_64_DTPMOD64, R_X86_64_DTPOFF64, R_X86_64_TPOFF64, R_X86_64_TLSDESC],
     adds_to_globals: false,
 };
 
 pub(super) const ARM_64: Machine = Machine {
     name: "arm_64",
-    id: 183,
-    abs64: 257,
-    global: 1025,
-    jump: 1026,
-    relative: 1027,
-    indirect: 1032,
+    id: EM_AARCH64,
+    abs64: R_AARCH64_ABS64,
+    global: R_AARCH64_GLOB_DAT,
+    jump: R_AARCH64_JUMP_SLOT,
+    relative: R_AARCH64_RELATIVE,
+    indirect: R_AARCH64_IRELATIVE,
     distance: None,
-    tls: [1028, 1029, 1030, 1031],
+    tls: [R_AARCH64_TLS_DTPMOD, R_AARCH64_TLS_DTPREL, R_AARCH64_TLS_TPREL, R_AARCH64_TLSDESC],
     adds_to_globals: true,
 };
-
-/// An entry of the program header table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub(super) kind: u32,
-    pub(super) flags: u32,
-    pub(super) offset: u64,
-    pub(super) vaddr: u64,
-    pub(super) file_size: u64,
-    pub(super) memory_size: u64,
-    pub(super) align: u64,
-}
-
-/// An entry of the dynamic symbol table.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Symbol {
-    pub(super) name: u32,
-    info: u8,
-    section: u16,
-    pub(super) value: u64,
-}
 
 /// A relocation, with its addend.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Relocation {
     pub(super) offset: u64,
-    pub(super) kind: u32,
+    pub(super) kind: RelocationType,
     pub(super) symbol: u32,
     pub(super) addend: u64,
     pub(super) origin: Origin,
@@ -156,53 +102,10 @@ pub(super) struct View<'a> {
     pub(super) machine: Machine,
     /// All entries of the program header table.
     pub(super) headers: Vec<Segment>,
-    /// Tags and values, without the end.
-    pub(super) dynamic: Vec<(u64, u64)>,
-    pub(super) symbols: Vec<Symbol>,
+    pub(super) dynamic: Dynamic<'a>,
     pub(super) relocations: Vec<Relocation>,
     /// What words point to, as far as it is an address of the image.
     pointers: HashMap<u64, u64>,
-}
-
-impl Segment {
-    pub(super) fn end(&self) -> u64 {
-        self.vaddr.saturating_add(self.memory_size)
-    }
-
-    pub(super) fn is_executable(&self) -> bool {
-        self.flags & PF_X != 0
-    }
-
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        out.extend(self.kind.to_le_bytes());
-        out.extend(self.flags.to_le_bytes());
-        for word in [self.offset, self.vaddr, self.vaddr, self.file_size, self.memory_size, self.align] {
-            out.extend(word.to_le_bytes());
-        }
-    }
-}
-
-impl Symbol {
-    pub(super) fn is_undefined(self) -> bool {
-        self.section == SHN_UNDEF
-    }
-
-    pub(super) fn is_absolute(self) -> bool {
-        self.section == SHN_ABS
-    }
-
-    pub(super) fn is_weak(self) -> bool {
-        self.info >> 4 == STB_WEAK
-    }
-
-    pub(super) fn is_thread_local(self) -> bool {
-        self.info & 0xF == STT_TLS
-    }
-
-    /// Whether its address is what a function returns.
-    pub(super) fn is_indirect(self) -> bool {
-        self.info & 0xF == STT_GNU_IFUNC
-    }
 }
 
 pub(super) fn damaged(what: &str) -> Error {
@@ -219,31 +122,38 @@ impl<'a> View<'a> {
         if !bytes.starts_with(&MAGIC) || bytes.len() < EHDR_BYTES {
             return Err(Error::invalid_argument("not an ELF image").advise("name a shared library"));
         }
-        let half = |at: usize| half(bytes, at);
         if (bytes[4], bytes[5]) != (2, 1) {
             return Err(Error::unimplemented("the ELF image is not of 64 bits and little-endian"));
         }
-        let machine = [X86_64, ARM_64].into_iter().find(|it| it.id == half(18)).ok_or_else(|| {
-            Error::unimplemented(format!("the ELF image is for machine {}, not x86_64 or arm_64", half(18)))
+        let (kind, id) = (FileType(u16_at(bytes, 16)), MachineId(u16_at(bytes, 18)));
+        let machine = [X86_64, ARM_64].into_iter().find(|it| it.id == id).ok_or_else(|| {
+            Error::unimplemented(format!("the ELF image is for machine {id}, not x86_64 or arm_64"))
         })?;
-        if half(16) != 3 {
-            let what = if half(16) == 1 { "an object file" } else { "not a shared object" };
+        if kind != ET_DYN {
+            let what = if kind == ET_REL { "an object file" } else { "not a shared object" };
             return Err(Error::invalid_argument(format!("the ELF image is {what}"))
                 .advise("link it to a shared library"));
         }
-        let mut this = Self {
-            bytes,
-            machine,
-            headers: Vec::new(),
-            dynamic: Vec::new(),
-            symbols: Vec::new(),
-            relocations: Vec::new(),
-            pointers: HashMap::new(),
-        };
-        this.headers = this.read_headers(usize::from(half(54)), usize::from(half(56)))?;
-        this.dynamic = this.read_dynamic()?;
-        this.symbols = this.read_symbols()?;
-        this.relocations = this.read_relocations()?;
+        let file = Reader { bytes, origin: 0 };
+        let entries = segments(file)?;
+        let headers: Vec<_> = entries.entries.iter().map(Segment::from).collect();
+        let mut end = 0;
+        for (it, (at, _)) in headers.iter().zip(entries.iter()).filter(|(it, _)| it.kind == PT_LOAD) {
+            check_segment(file, at, it)?;
+            if it.vaddr < end {
+                return Err(damaged(&format!("its segments overlap at {:#x}", it.vaddr)));
+            }
+            end = it.end();
+            if end > MAX_ADDRESS {
+                return Err(damaged("a segment has an invalid address"));
+            }
+        }
+        let dynamic = headers.iter().zip(entries.iter()).find(|(it, _)| it.kind == PT_DYNAMIC);
+        let (entry, (at, _)) = dynamic.ok_or_else(|| damaged("it has no dynamic section"))?;
+        let dynamic = Dynamic::read(file, &headers, entry, at)?;
+        let mut this =
+            Self { bytes, machine, headers, dynamic, relocations: Vec::new(), pointers: HashMap::new() };
+        this.relocations = this.read_relocations();
         for it in &this.relocations {
             if let Some(target) = this.target(it).filter(|it| *it < MAX_ADDRESS)
                 && it.offset < MAX_ADDRESS
@@ -254,71 +164,24 @@ impl<'a> View<'a> {
         Ok(this)
     }
 
-    fn read_headers(&self, entry_bytes: usize, count: usize) -> Result<Vec<Segment>> {
-        let start = u64::from_le_bytes(self.bytes[32..40].try_into().unwrap_or_default());
-        if entry_bytes != PHDR_BYTES || count == 0 {
-            return Err(damaged("it has no table of segments"));
-        }
-        let table = slice(self.bytes, start, (count * PHDR_BYTES) as u64)
-            .ok_or_else(|| damaged("its table of segments is out of bounds"))?;
-        let segment = |entry: &[u8]| Segment {
-            kind: word32(entry, 0),
-            flags: word32(entry, 4),
-            offset: word(entry, 8),
-            vaddr: word(entry, 16),
-            file_size: word(entry, 32),
-            memory_size: word(entry, 40),
-            align: word(entry, 48),
-        };
-        let headers: Vec<_> = table.chunks_exact(PHDR_BYTES).map(segment).collect();
-        let mut end = 0;
-        for it in headers.iter().filter(|it| it.kind == PT_LOAD) {
-            if it.vaddr < end {
-                return Err(damaged(&format!("its segments overlap at {:#x}", it.vaddr)));
-            }
-            if slice(self.bytes, it.offset, it.file_size).is_none() || it.file_size > it.memory_size {
-                return Err(damaged("a segment is out of bounds"));
-            }
-            end = it.end();
-            if end > MAX_ADDRESS || !(it.align <= 1 || it.align.is_power_of_two()) {
-                return Err(damaged("a segment has an invalid address or alignment"));
-            }
-        }
-        Ok(headers)
-    }
-
     pub(super) fn loads(&self) -> impl Iterator<Item = &Segment> {
         self.headers.iter().filter(|it| it.kind == PT_LOAD)
     }
 
-    fn read_dynamic(&self) -> Result<Vec<(u64, u64)>> {
-        let header = self.headers.iter().find(|it| it.kind == PT_DYNAMIC);
-        let header = header.ok_or_else(|| damaged("it has no dynamic section"))?;
-        let bytes = slice(self.bytes, header.offset, header.file_size);
-        let bytes = bytes.ok_or_else(|| damaged("its dynamic section is out of bounds"))?;
-        let entries = bytes.chunks_exact(DYN_BYTES).map(|it| (word(it, 0), word(it, 8)));
-        let entries: Vec<_> = entries.take_while(|it| it.0 != 0).collect();
-        match entries.iter().any(|it| it.0 == DT_REL) {
-            true => Err(Error::unimplemented("the ELF image has relocations without addends (DT_REL)")),
-            false => Ok(entries),
-        }
-    }
-
     /// The value of a tag.
-    pub(super) fn tag(&self, tag: u64) -> Option<u64> {
-        self.dynamic.iter().find(|it| it.0 == tag).map(|it| it.1)
+    pub(super) fn tag(&self, tag: DynamicTag) -> Option<u64> {
+        self.dynamic.tag(tag)
     }
 
     /// The bytes of the file at an address; `None` unless it has them all.
     pub(super) fn memory(&self, vaddr: u64, length: u64) -> Option<&'a [u8]> {
-        slice(self.bytes, self.file_offset(vaddr, length)?, length)
+        let start = usize::try_from(self.file_offset(vaddr, length)?).ok()?;
+        self.bytes.get(start..)?.get(..usize::try_from(length).ok()?)
     }
 
     /// Where the file has the bytes at an address.
     pub(super) fn file_offset(&self, vaddr: u64, length: u64) -> Option<u64> {
-        let end = vaddr.checked_add(length)?;
-        let holds = |it: &&Segment| it.vaddr <= vaddr && end <= it.vaddr + it.file_size;
-        self.loads().find(holds).map(|it| it.offset + (vaddr - it.vaddr))
+        file_offset(&self.headers, vaddr, length)
     }
 
     pub(super) fn is_code(&self, vaddr: u64) -> bool {
@@ -329,117 +192,45 @@ impl<'a> View<'a> {
     pub(super) fn is_constant(&self, vaddr: u64, length: u64) -> bool {
         let end = vaddr.saturating_add(length);
         let holds = |it: &&Segment| it.vaddr <= vaddr && end <= it.end();
-        self.loads().find(holds).is_some_and(|it| it.flags & PF_W == 0)
+        self.loads().find(holds).is_some_and(|it| !it.flags.contains(PF_W))
             && !self.relocations.iter().any(|it| it.offset < end && vaddr < it.offset + 8)
-    }
-
-    /// A table of the dynamic section.
-    pub(super) fn table(&self, start: u64, bytes: u64) -> Result<(u64, &'a [u8])> {
-        let (Some(start), Some(length)) = (self.tag(start), self.tag(bytes)) else { return Ok((0, &[])) };
-        if length == 0 {
-            return Ok((0, &[]));
-        }
-        let found = self.file_offset(start, length).zip(self.memory(start, length));
-        found.ok_or_else(|| damaged("a table of its dynamic section is out of bounds"))
-    }
-
-    fn read_symbols(&self) -> Result<Vec<Symbol>> {
-        let Some(start) = self.tag(DT_SYMTAB) else { return Ok(Vec::new()) };
-        let bytes = self.symbol_count(start).and_then(|count| self.memory(start, count * SYM_BYTES as u64));
-        let bytes = bytes.ok_or_else(|| damaged("its table of symbols is out of bounds"))?;
-        let symbol = |it: &[u8]| Symbol {
-            name: word32(it, 0),
-            info: it[4],
-            section: u16::from_le_bytes([it[6], it[7]]),
-            value: word(it, 8),
-        };
-        Ok(bytes.chunks_exact(SYM_BYTES).map(symbol).collect())
-    }
-
-    /// The number of symbols, which only tables of hashes tell.
-    fn symbol_count(&self, symbols: u64) -> Option<u64> {
-        let at = |vaddr: u64| self.memory(vaddr, 4).map(|it| u64::from(word32(it, 0)));
-        if let Some(table) = self.tag(DT_HASH) {
-            return at(table.checked_add(4)?);
-        }
-        let Some(table) = self.tag(DT_GNU_HASH) else {
-            // Linkers place the strings after the symbols.
-            return Some(self.tag(DT_STRTAB)?.checked_sub(symbols)? / SYM_BYTES as u64);
-        };
-        let (buckets, first, bloom) = (at(table)?, at(table + 4)?, at(table + 8)?);
-        let start = table + 16 + bloom * 8;
-        let used = self.raw_relocations().ok()?.iter().map(|it| u64::from(it.symbol) + 1).max();
-        let mut last = 0;
-        for bucket in self.memory(start, buckets * 4)?.as_chunks::<4>().0 {
-            last = last.max(u64::from(u32::from_le_bytes(*bucket)));
-        }
-        if last < first {
-            // None is defined, and the relocations tell how many are not.
-            return Some(first.max(used.unwrap_or(0)));
-        }
-        let chains = start + buckets * 4;
-        while at(chains + (last - first) * 4)? & 1 == 0 {
-            last += 1;
-        }
-        Some((last + 1).max(used.unwrap_or(0)))
     }
 
     /// Text of the dynamic section's strings; `None` if it is longer than [`MAX_NAME`].
     pub(super) fn string(&self, offset: u64) -> Option<&'a [u8]> {
-        let (_, strings) = self.table(DT_STRTAB, DT_STRSZ).ok()?;
-        until_nul(strings.get(usize::try_from(offset).ok()?..)?).filter(|it| it.len() <= MAX_NAME)
+        until_nul(self.dynamic.strings.get(usize::try_from(offset).ok()?..)?)
+            .filter(|it| it.len() <= MAX_NAME)
     }
 
     /// The name of a symbol; empty if it has none that can be read.
-    pub(super) fn symbol_name(&self, symbol: Symbol) -> &'a [u8] {
-        self.string(u64::from(symbol.name)).unwrap_or_default()
+    pub(super) fn symbol_name(&self, symbol: &Symbol) -> &'a [u8] {
+        self.string(symbol.st_name.get(LE).into()).unwrap_or_default()
     }
 
-    /// The address of the function that the image exports under a name.
-    pub(super) fn exported(&self, name: &str) -> Option<u64> {
-        let defined = self.symbols.iter().filter(|it| !it.is_undefined());
-        defined.rev().find(|it| self.symbol_name(**it) == name.as_bytes()).map(|it| it.value)
+    /// The symbol of a relocation; `None` if it has none.
+    pub(super) fn symbol(&self, it: &Relocation) -> Option<&'a Symbol> {
+        self.dynamic.symbols.entries.get(it.symbol as usize).filter(|_| it.symbol != 0)
     }
 
-    /// Relocations with addends, as they are written.
-    fn raw_relocations(&self) -> Result<Vec<Relocation>> {
+    fn read_relocations(&self) -> Vec<Relocation> {
         let mut all = Vec::new();
-        let plain = [(DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)];
-        for (index, (start, length)) in plain.into_iter().enumerate() {
-            let (offset, bytes) = self.table(start, length)?;
-            for (entry, at) in bytes.chunks_exact(RELA_BYTES).zip((offset..).step_by(RELA_BYTES)) {
-                all.push(Relocation {
-                    offset: word(entry, 0),
-                    kind: word32(entry, 8),
-                    symbol: word32(entry, 12),
-                    addend: word(entry, 16),
-                    origin: if index == 0 { Origin::Table(at) } else { Origin::Calls },
-                });
-            }
+        for (index, table) in self.dynamic.relocations.iter().enumerate() {
+            all.extend(table.iter().map(|(at, entry)| Relocation {
+                offset: entry.r_offset.get(LE),
+                kind: entry.r_type(LE, false),
+                symbol: entry.r_sym(LE, false),
+                addend: entry.r_addend.get(LE) as u64,
+                origin: if index == 0 { Origin::Table(at) } else { Origin::Calls },
+            }));
         }
-        Ok(all)
-    }
-
-    fn read_relocations(&self) -> Result<Vec<Relocation>> {
-        let mut all = self.raw_relocations()?;
-        let (_, packed) = self.table(DT_RELR, DT_RELRSZ)?;
-        let mut push = |offset: u64| {
-            let addend = self.memory(offset, 8).map_or(0, |it| word(it, 0));
-            let kind = self.machine.relative;
-            all.push(Relocation { offset, kind, symbol: 0, addend, origin: Origin::Packed });
-        };
-        let mut next = 0u64;
-        for entry in packed.chunks_exact(8).map(|it| word(it, 0)) {
-            if entry & 1 == 0 {
-                push(entry);
-                next = entry.wrapping_add(8);
-                continue;
-            }
-            let set = (0..63u64).filter(|it| (entry >> (it + 1)) & 1 != 0);
-            set.for_each(|it| push(next.wrapping_add(it * 8)));
-            next = next.wrapping_add(63 * 8);
-        }
-        Ok(all)
+        all.extend(self.dynamic.packed_places().map(|offset| Relocation {
+            offset,
+            kind: self.machine.relative,
+            symbol: 0,
+            addend: self.memory(offset, 8).map_or(0, |it| u64_at(it, 0)),
+            origin: Origin::Packed,
+        }));
+        all
     }
 
     /// The address that a relocation writes, if it is one of the image.
@@ -448,13 +239,14 @@ impl<'a> View<'a> {
         if it.kind == machine.relative {
             return Some(it.addend);
         }
-        let symbol = *self.symbols.get(it.symbol as usize).filter(|_| it.symbol != 0)?;
-        if symbol.is_undefined() || symbol.is_absolute() || symbol.is_indirect() {
+        let symbol = self.symbol(it)?;
+        if symbol.is_undefined(LE) || symbol.is_absolute(LE) || symbol.st_type() == STT_GNU_IFUNC {
             return None;
         }
+        let value = symbol.st_value.get(LE);
         match it.kind {
-            kind if kind == machine.abs64 => Some(symbol.value.wrapping_add(it.addend)),
-            kind if kind == machine.global || kind == machine.jump => Some(symbol.value),
+            kind if kind == machine.abs64 => Some(value.wrapping_add(it.addend)),
+            kind if kind == machine.global || kind == machine.jump => Some(value),
             _ => None,
         }
     }
@@ -474,7 +266,7 @@ impl<'a> View<'a> {
     /// The integer of 32 bits at an address. Zeros that the file lacks count.
     pub(super) fn integer(&self, vaddr: u64) -> Option<u32> {
         match self.memory(vaddr, 4) {
-            Some(bytes) => Some(word32(bytes, 0)),
+            Some(bytes) => Some(u32_at(bytes, 0)),
             None => {
                 let is_zero = |it: &Segment| it.vaddr <= vaddr && vaddr.saturating_add(4) <= it.end();
                 self.loads().any(is_zero).then_some(0)
@@ -496,24 +288,4 @@ fn until_nul(bytes: &[u8]) -> Option<&[u8]> {
     let first = &bytes[..bytes.len().min(MAX_NAME + 1)];
     let end = first.iter().position(|byte| *byte == 0);
     end.or_else(|| (first.len() > MAX_NAME).then_some(first.len())).map(|end| &bytes[..end])
-}
-
-fn slice(bytes: &[u8], start: u64, length: u64) -> Option<&[u8]> {
-    let end = usize::try_from(start.checked_add(length)?).ok()?;
-    bytes.get(usize::try_from(start).ok()?..end)
-}
-
-/// The word at an offset of bytes that have it.
-pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..at + 8).and_then(|it| it.try_into().ok()).map_or(0, u64::from_le_bytes)
-}
-
-/// The same of 16 bits.
-pub(super) fn half(bytes: &[u8], at: usize) -> u16 {
-    bytes.get(at..at + 2).and_then(|it| it.try_into().ok()).map_or(0, u16::from_le_bytes)
-}
-
-/// The same of 32 bits.
-pub(super) fn word32(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..at + 4).and_then(|it| it.try_into().ok()).map_or(0, u32::from_le_bytes)
 }

@@ -232,14 +232,12 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
                     tile: shape.tile,
                     accumulates: shape.accumulates,
                 };
-                // The tile sizes of `tile_sizes` as constants. Those with FMA have kernels with register
-                // blocking.
-                match (m0, n0, k0, fused) {
-                    (8, 4, 1, _) => panels.fixed::<8, 4, 1>(out),
-                    (16, 16, 2, _) => panels.fixed::<16, 16, 2>(out),
-                    (8, 8, 2, _) => panels.fixed::<8, 8, 2>(out),
-                    (8, 4, 2, _) => panels.fixed::<8, 4, 2>(out),
-                    (8, 8, 4, _) => panels.fixed::<8, 8, 4>(out),
+                // The tile sizes of `tile_sizes` as constants. The others have kernels with register blocking
+                // on each processor that selects them.
+                match (m0, n0, k0) {
+                    (8, 4, 1) => panels.fixed::<8, 4, 1>(out),
+                    (8, 4, 2) => panels.fixed::<8, 4, 2>(out),
+                    (8, 8, 4) => panels.fixed::<8, 8, 4>(out),
                     _ => panels.any(out, fused),
                 }
             }

@@ -228,11 +228,12 @@ impl Layout {
         with_elements::<N, N, _>([matrix, tiled.nothing::<N>()], tiled, scratch, |[matrix, _], mut tiled| {
             let matrix = if self.transposes_inner { matrix.transposed() } else { matrix };
             let step = matrix.strides()[1];
-            let merged = self.merged_tiles().filter(|run| pack_run(run, matrix, &mut tiled));
+            let pack = |run: &Run, tiled: &mut _| platform::with_vectors(PackRun { run, matrix, tiled });
+            let merged = self.merged_tiles().filter(|run| pack(run, &mut tiled));
             self.each_row([usize::MAX; 2], |row, columns| {
                 let done = match (&merged, self.whole_tiles(row, columns)) {
                     (Some(merged), _) if row < merged.tile[0] => merged.count,
-                    (_, Some(run)) if pack_run(&run, matrix, &mut tiled) => run.count,
+                    (_, Some(run)) if pack(&run, &mut tiled) => run.count,
                     _ => 0,
                 };
                 for line in self.lines(row, done..columns) {
@@ -260,11 +261,10 @@ impl Layout {
             let mut matrix = if self.transposes_inner { matrix.transposed() } else { matrix };
             let step = matrix.strides()[1];
             self.each_row(needed, |row, columns| {
-                let whole = self.whole_tiles(row, columns);
-                let done = match &whole {
-                    Some(run) if unpack_run(run, tiled, &mut matrix) => run.count,
-                    _ => 0,
-                };
+                let whole = self
+                    .whole_tiles(row, columns)
+                    .filter(|run| platform::with_vectors(UnpackRun { run, tiled, matrix: &mut matrix }));
+                let done = whole.map_or(0, |run| run.count);
                 for line in self.lines(row, done..columns).filter(|line| line.count > 0) {
                     let inside = tiled.line(line.tiled, line.count);
                     match step {
@@ -398,19 +398,6 @@ impl Run {
 
 /// Packs a run of tiles. Returns `false` if no loop is specialized for tiles of this size and the strides of
 /// the matrix.
-fn pack_run<const W: usize>(
-    run: &Run,
-    matrix: Elements<'_, [u8; W]>,
-    tiled: &mut ElementsMut<'_, [u8; W]>,
-) -> bool {
-    platform::with_vectors(PackRun { run, matrix, tiled })
-}
-
-/// Unpacks a run of tiles; see [`pack_run`].
-fn unpack_run<T: Copy>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsMut<'_, T>) -> bool {
-    platform::with_vectors(UnpackRun { run, tiled, matrix })
-}
-
 struct PackRun<'a, 'b, const W: usize> {
     run: &'a Run,
     matrix: Elements<'a, [u8; W]>,
@@ -422,10 +409,28 @@ impl<const W: usize> VectorWork for PackRun<'_, '_, W> {
 
     #[inline(always)]
     fn run(self, _fuses: bool) -> bool {
-        pack_specialized(self.run, self.matrix, self.tiled)
+        let Self { run, matrix, tiled } = self;
+        let [line_step, step] = matrix.strides();
+        let is_transposed = line_step == 1 && run.matrix_step == [1, 0];
+        match run.tile {
+            [_, 16] if step == 1 => pack_lines::<_, 16>(run, matrix, tiled),
+            [_, 8] if step == 1 => pack_lines::<_, 8>(run, matrix, tiled),
+            [_, 4] if step == 1 => pack_lines::<_, 4>(run, matrix, tiled),
+            [16, 2] if step == 1 && run.matrix_step == [0, 2] && W == 1 => {
+                transpose_pairs::<_, 16>(run, matrix, tiled);
+            }
+            [_, 2] if step == 1 => pack_lines::<_, 2>(run, matrix, tiled),
+            [16, 2] if line_step == 1 => interleave::<_, 16>(run, matrix, tiled),
+            [8, 2] if line_step == 1 => interleave::<_, 8>(run, matrix, tiled),
+            [1, 16] if is_transposed => transpose::<_, 16>(run, matrix, tiled),
+            [1, 8] if is_transposed => transpose::<_, 8>(run, matrix, tiled),
+            _ => return false,
+        }
+        true
     }
 }
 
+/// Unpacks a run of tiles, as [`PackRun`] packs it.
 struct UnpackRun<'a, 'b, T> {
     run: &'a Run,
     tiled: Elements<'a, T>,
@@ -437,33 +442,15 @@ impl<T: Copy> VectorWork for UnpackRun<'_, '_, T> {
 
     #[inline(always)]
     fn run(self, _fuses: bool) -> bool {
-        unpack_specialized(self.run, self.tiled, self.matrix)
-    }
-}
-
-#[inline(always)]
-fn pack_specialized<const W: usize>(
-    run: &Run,
-    matrix: Elements<'_, [u8; W]>,
-    tiled: &mut ElementsMut<'_, [u8; W]>,
-) -> bool {
-    let [line_step, step] = matrix.strides();
-    let is_transposed = line_step == 1 && run.matrix_step == [1, 0];
-    match run.tile {
-        [_, 16] if step == 1 => pack_lines::<_, 16>(run, matrix, tiled),
-        [_, 8] if step == 1 => pack_lines::<_, 8>(run, matrix, tiled),
-        [_, 4] if step == 1 => pack_lines::<_, 4>(run, matrix, tiled),
-        [16, 2] if step == 1 && run.matrix_step == [0, 2] && W == 1 => {
-            transpose_pairs::<_, 16>(run, matrix, tiled);
+        let Self { run, tiled, matrix } = self;
+        match (run.tile[1], matrix.strides()[1]) {
+            (16, 1) => unpack_lines::<T, 16>(run, tiled, matrix),
+            (8, 1) => unpack_lines::<T, 8>(run, tiled, matrix),
+            (4, 1) => unpack_lines::<T, 4>(run, tiled, matrix),
+            _ => return false,
         }
-        [_, 2] if step == 1 => pack_lines::<_, 2>(run, matrix, tiled),
-        [16, 2] if line_step == 1 => interleave::<_, 16>(run, matrix, tiled),
-        [8, 2] if line_step == 1 => interleave::<_, 8>(run, matrix, tiled),
-        [1, 16] if is_transposed => transpose::<_, 16>(run, matrix, tiled),
-        [1, 8] if is_transposed => transpose::<_, 8>(run, matrix, tiled),
-        _ => return false,
+        true
     }
-    true
 }
 
 /// Lines of `N` elements that are contiguous in the matrix too.
@@ -519,18 +506,6 @@ fn transpose_pairs<T: Copy, const N: usize>(
             *pair = row[column];
         }
     }
-}
-
-#[inline(always)]
-fn unpack_specialized<T: Copy>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsMut<'_, T>) -> bool {
-    let step = matrix.strides()[1];
-    match run.tile[1] {
-        16 if step == 1 => unpack_lines::<T, 16>(run, tiled, matrix),
-        8 if step == 1 => unpack_lines::<T, 8>(run, tiled, matrix),
-        4 if step == 1 => unpack_lines::<T, 4>(run, tiled, matrix),
-        _ => return false,
-    }
-    true
 }
 
 #[inline(always)]

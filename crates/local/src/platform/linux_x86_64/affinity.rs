@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// A set of logical processors.
 #[derive(Clone, Copy)]
@@ -19,9 +19,11 @@ pub(crate) fn allowed_processors() -> Option<Processors> {
     sched_getaffinity(None).ok().map(Processors)
 }
 
-/// The one that the calling thread runs on.
-pub(crate) fn current_processor() -> u32 {
-    sched_getcpu() as u32
+/// The logical processor that the calling thread currently runs on.
+pub(crate) fn processor_id() -> u32 {
+    // SAFETY: takes no arguments and does not access our memory.
+    let id = unsafe { libc::sched_getcpu() };
+    u32::try_from(id).unwrap_or(0)
 }
 
 /// Restricts the calling thread to these.

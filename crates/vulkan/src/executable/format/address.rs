@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rehal_base::{Fault, FormatError};
 use spirv::Capability;
 
-use super::{PipelineLayout, Shader};
+use super::Shader;
 
 /// Size of the root in push constants.
 pub const ROOT_BYTES: u32 = 32;
@@ -70,29 +70,8 @@ impl Root {
 }
 
 impl AddressLayout {
-    /// Checks that the parts are aligned, within `pipeline`'s push constants, and do not overlap.
-    pub(super) fn check(&self, pipeline: &PipelineLayout) -> Result<(), (&'static str, String)> {
-        let constant_bytes = 4 * u64::from(self.constant_count);
-        if !self.root_offset.is_multiple_of(4) {
-            return Err(("an offset of the root that is a multiple of 4", self.root_offset.to_string()));
-        }
-        if !self.constant_offset.is_multiple_of(4) {
-            return Err(("an offset of constants that is a multiple of 4", self.constant_offset.to_string()));
-        }
-        if !pipeline.covers(self.root_offset, u64::from(ROOT_BYTES)) {
-            return Err(("a root within the push constants", format!("offset {}", self.root_offset)));
-        }
-        if !pipeline.covers(self.constant_offset, constant_bytes) {
-            let found = format!("{} at offset {}", self.constant_count, self.constant_offset);
-            return Err(("constants within the push constants", found));
-        }
-        if constant_bytes != 0 && self.overlaps_root(constant_bytes) {
-            return Err(("constants outside of the root", format!("offset {}", self.constant_offset)));
-        }
-        Ok(())
-    }
-
-    fn overlaps_root(&self, constant_bytes: u64) -> bool {
+    /// Whether as many bytes of constants overlap the root.
+    pub(super) fn overlaps_root(&self, constant_bytes: u64) -> bool {
         let (root, constants) = (u64::from(self.root_offset), u64::from(self.constant_offset));
         root < constants + constant_bytes && constants < root + u64::from(ROOT_BYTES)
     }

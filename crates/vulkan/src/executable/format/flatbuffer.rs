@@ -568,7 +568,9 @@ fn address_layout(table: Table<'_>, pipeline: &PipelineLayout) -> Result<Address
         binding_count: Some(counted("BdaDispatchLayoutDef.binding_count", binding_count)?),
         requirements: requirements(table, binding_count)?,
     };
-    layout.check(pipeline).map_err(|(expected, found)| corrupt("BdaDispatchLayoutDef", expected, found))?;
+    pipeline
+        .check_addresses(&layout)
+        .map_err(|(expected, found)| corrupt("BdaDispatchLayoutDef", expected, found))?;
     Ok(layout)
 }
 

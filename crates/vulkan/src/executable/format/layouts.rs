@@ -3,7 +3,7 @@ use std::sync::Arc;
 use rehal_base::{Error, Result};
 use rehal_hal::FunctionInfo;
 
-use super::{AddressLayout, DispatchAbi, ExecutableFormat, Shader, ShaderSupport, bare, flatbuffer};
+use super::{AddressLayout, DispatchAbi, ExecutableFormat, ROOT_BYTES, Shader, ShaderSupport};
 
 /// Limit on the numbers of bindings: drivers keep a table of all up to the largest, used or not. In bare
 /// modules also on the numbers of sets, and on the bindings of a layout.
@@ -111,6 +111,31 @@ impl PushConstantRange {
 }
 
 impl PipelineLayout {
+    /// Checks that the parts of `layout` are aligned, within the push constants, and do not overlap.
+    pub(super) fn check_addresses(&self, layout: &AddressLayout) -> Result<(), (&'static str, String)> {
+        let constant_bytes = 4 * u64::from(layout.constant_count);
+        if !layout.root_offset.is_multiple_of(4) {
+            return Err(("an offset of the root that is a multiple of 4", layout.root_offset.to_string()));
+        }
+        if !layout.constant_offset.is_multiple_of(4) {
+            return Err((
+                "an offset of constants that is a multiple of 4",
+                layout.constant_offset.to_string(),
+            ));
+        }
+        if !self.covers(layout.root_offset, u64::from(ROOT_BYTES)) {
+            return Err(("a root within the push constants", format!("offset {}", layout.root_offset)));
+        }
+        if !self.covers(layout.constant_offset, constant_bytes) {
+            let found = format!("{} at offset {}", layout.constant_count, layout.constant_offset);
+            return Err(("constants within the push constants", found));
+        }
+        if constant_bytes != 0 && layout.overlaps_root(constant_bytes) {
+            return Err(("constants outside of the root", format!("offset {}", layout.constant_offset)));
+        }
+        Ok(())
+    }
+
     /// Bytes of push constants, from offset 0.
     pub fn push_constant_bytes(&self) -> u64 {
         self.push_constants.iter().map(PushConstantRange::end).max().unwrap_or(0)
@@ -207,18 +232,6 @@ pub struct SourceFile {
 }
 
 impl Image {
-    /// Reads an executable of the format named `format`. Fails with `NOT_FOUND` if the format is unknown, and
-    /// with the error of the reader if the bytes are malformed or use an unsupported feature. Takes time and
-    /// memory in proportion to the bytes.
-    pub fn read(format: &str, bytes: &[u8]) -> Result<Self> {
-        let format = ExecutableFormat::from_name(format)?;
-        let image = match format.is_bare() {
-            true => bare::read(format, bytes),
-            false => flatbuffer::read(format, bytes),
-        };
-        Ok(image?)
-    }
-
     /// What the HAL says of its functions, by ordinal.
     pub fn functions(&self) -> Vec<FunctionInfo> {
         let function = |pipeline: &Pipeline| FunctionInfo {

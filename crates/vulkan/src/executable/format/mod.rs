@@ -17,6 +17,7 @@ pub mod check;
 mod flatbuffer;
 mod layouts;
 mod name;
+mod read;
 mod replaced;
 pub mod spirv;
 mod written;
@@ -26,7 +27,8 @@ pub use layouts::{
     DebugInfo, DescriptorBinding, DescriptorKind, DescriptorSetLayout, DescriptorSlot, Dispatch, Image,
     Pipeline, PipelineLayout, PushConstantRange, SourceFile, SourceLocation,
 };
-pub use name::{DispatchAbi, ExecutableFormat, infer};
+pub use name::{DispatchAbi, ExecutableFormat};
+pub use read::infer;
 pub use replaced::with_spirv;
 pub use spirv::{Feature, Shader, ShaderSupport, SubgroupSizes};
 pub use written::{binds_addresses, written_bindings};

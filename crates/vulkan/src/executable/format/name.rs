@@ -1,7 +1,5 @@
 use rehal_base::{Error, Result};
 
-use super::{flatbuffer, spirv};
-
 /// An executable format, by which executables are captured and prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExecutableFormat {
@@ -82,21 +80,4 @@ impl ExecutableFormat {
             Self::BareAddresses | Self::BareDescriptors => true,
         }
     }
-}
-
-/// The name of the format of `bytes`, or `None` if they are not a Vulkan executable. Flatbuffers are not
-/// verified beyond what tells their formats apart; those of the format `vulkan-spirv-fb-ptr` are inferred to
-/// be `vulkan-spirv-fb`, as in the reference.
-pub fn infer(bytes: &[u8]) -> Option<&'static str> {
-    let format = if bytes.starts_with(flatbuffer::MAGIC) {
-        flatbuffer::infer(bytes)?
-    } else if spirv::is_module(bytes) {
-        match spirv::uses_physical_addressing(bytes) {
-            true => ExecutableFormat::BareAddresses,
-            false => ExecutableFormat::BareDescriptors,
-        }
-    } else {
-        return None;
-    };
-    Some(format.name())
 }

@@ -1,6 +1,9 @@
 use rehal_base::{Fault, FormatError};
 
-use super::{FORMAT, HEADER_WORDS};
+/// The name of the format in errors.
+pub(in crate::executable::format) const FORMAT: &str = "SPIR-V module";
+/// Words before the first instruction.
+pub(super) const HEADER_WORDS: usize = 5;
 
 /// The instructions of a module, in order.
 #[derive(Clone)]

@@ -10,21 +10,19 @@ mod types;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rehal_base::{Error, Fault, FormatError, Result, StatusCode};
+use rehal_base::{Fault, FormatError, Result};
 
 pub use access::Access;
 pub use requirements::{Feature, ShaderSupport};
 pub use subgroups::SubgroupSizes;
 
-use instructions::Instructions;
+pub(super) use instructions::FORMAT;
+use instructions::{HEADER_WORDS, Instructions};
 use requirements::Requirements;
+pub(super) use requirements::lacking;
 
-/// The name of the format in errors.
-pub(super) const FORMAT: &str = "SPIR-V module";
 /// The first word of a module.
 const MAGIC: u32 = 0x0723_0203;
-/// Words before the first instruction.
-const HEADER_WORDS: usize = 5;
 
 /// A SPIR-V module, whose instructions are within its bounds and whose declarations have been read. That a
 /// module is valid SPIR-V beyond that is for its author to guarantee.
@@ -272,11 +270,6 @@ impl Shader {
     pub fn check_device(&self, device: &dyn ShaderSupport) -> Result<()> {
         self.requirements.check(self.version, device)
     }
-}
-
-/// The error for a device that lacks something.
-pub(super) fn lacking(what: &str) -> Error {
-    Error::new(StatusCode::Unavailable, format!("the device lacks {what}"))
 }
 
 /// Whether `bytes` start like a SPIR-V module in this machine's byte order.

@@ -2,10 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use rehal_base::Result;
+use rehal_base::{Error, Result, StatusCode};
 use spirv::Capability;
-
-use super::lacking;
 
 /// What a device supports, and has enabled.
 pub trait ShaderSupport {
@@ -466,4 +464,9 @@ fn feature_of_mode(mode: u32, width: u32) -> Option<&'static [Feature]> {
         (Mode::LocalSizeId, _) => &[F::Maintenance4],
         _ => return None,
     })
+}
+
+/// The error for a device that lacks something.
+pub(in crate::executable::format) fn lacking(what: &str) -> Error {
+    Error::new(StatusCode::Unavailable, format!("the device lacks {what}"))
 }

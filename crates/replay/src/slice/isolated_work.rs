@@ -7,17 +7,18 @@ use rehal_base::{Error, Range, Result};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferMode, CommandBufferParams, CreateOp,
     Device, Dispatch, File, HostFile, HostOp, Indexed, MemoryAccess, MemoryType, PrepareExecutable,
-    QUEUE_AFFINITY_ANY, QueueOp, Submission, WatchAccesses, transfer,
+    QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, Submission, WatchAccesses, transfer,
 };
 
 use super::collect::{Collector, Content};
 use super::cut::{Found, Item};
-use super::references::{Piece, References, Source};
+use super::pieces::{Piece, Source};
+use super::references::References;
 use super::shared::Shared;
+use crate::Plan;
 use crate::one_by_one::{self, OneByOne};
 use crate::plan::ObjectKind;
 use crate::run::{LiveNames, Objects};
-use crate::{Plan, Replay};
 
 /// Value of the bytes of a content before the slice.
 #[derive(Clone, Copy)]
@@ -47,14 +48,14 @@ pub(super) fn patterns(bytes: &[u8], first: usize) -> Vec<u8> {
 }
 
 /// The objects that the operations of a slice name, by index.
-pub(super) struct Needs {
-    pub executables: BTreeSet<u32>,
+struct Needs {
+    executables: BTreeSet<u32>,
     events: BTreeSet<u32>,
     files: BTreeSet<u32>,
 }
 
 /// A run of a slice.
-pub(super) struct Issue<'r> {
+pub(super) struct IsolatedWork<'r> {
     shared: &'r Shared<'r>,
     plan: &'r Plan,
     found: &'r Found,
@@ -75,22 +76,22 @@ pub(super) struct Issue<'r> {
 
 impl<'r> Shared<'r> {
     /// Creates the objects of a slice on `devices`.
-    pub(super) fn begin_issue(
+    pub(super) fn isolate(
         &'r self,
         devices: &'r [Device],
         found: &'r Found,
         collected: &'r Collector<'r>,
-    ) -> Result<Issue<'r>> {
+    ) -> Result<IsolatedWork<'r>> {
         self.begin(devices, found, collected, None)
     }
 
     /// The same, with buffers that are watched, if the device can tell what is accessed.
-    pub(super) fn begin_watched(
+    pub(super) fn isolate_watched(
         &'r self,
         devices: &'r [Device],
         found: &'r Found,
         collected: &'r Collector<'r>,
-    ) -> Result<Issue<'r>> {
+    ) -> Result<IsolatedWork<'r>> {
         self.begin(devices, found, collected, Some(Vec::new()))
     }
 
@@ -100,14 +101,13 @@ impl<'r> Shared<'r> {
         found: &'r Found,
         collected: &'r Collector<'r>,
         watched: Option<Vec<(u32, Box<dyn WatchAccesses>)>>,
-    ) -> Result<Issue<'r>> {
-        let needs = Needs::from_items(self, &found.items);
+    ) -> Result<IsolatedWork<'r>> {
         let used = self.used_devices(found, collected);
         let Some(first) = used.first() else {
             return Err(Error::failed_precondition("a slice needs a device"));
         };
         let parts = OneByOne::chained(&devices[*first as usize], QUEUE_AFFINITY_ANY)?;
-        let mut issue = Issue {
+        let mut work = IsolatedWork {
             shared: self,
             plan: self.plan,
             found,
@@ -120,55 +120,76 @@ impl<'r> Shared<'r> {
             accessed: HashMap::new(),
             parts,
         };
-        issue.create(self.replay, &needs)?;
-        Ok(issue)
+        work.create()?;
+        Ok(work)
     }
 
     /// The devices that a slice uses, by index.
     pub(super) fn used_devices(&self, found: &Found, collected: &Collector<'_>) -> BTreeSet<u32> {
-        let plan = self.plan;
-        let needs = Needs::from_items(self, &found.items);
-        let buffers: BTreeSet<u32> = collected.buffers().collect();
         let mut devices = BTreeSet::new();
         for item in &found.items {
             if let Item::Submission(submission, _) | Item::Command { submission, .. } = *item {
-                devices.insert(plan.submissions[submission as usize].device);
+                devices.insert(self.plan.submissions[submission as usize].device);
             }
         }
-        for op in &plan.host_ops {
-            let HostOp::Create(op) = op else { continue };
+        devices.extend(self.needed(found, collected).iter().map(|(device, _)| *device));
+        devices
+    }
+
+    /// What the operations of a slice name, each with its device, in the order of the capture.
+    fn needed(&self, found: &Found, collected: &Collector<'_>) -> Vec<(u32, Needed<'_>)> {
+        let needs = Needs::from_items(self, &found.items);
+        let buffers: BTreeSet<u32> = collected.buffers().collect();
+        let created = self.plan.host_ops.iter().filter_map(|op| {
+            let HostOp::Create(op) = op else { return None };
             match *op {
                 CreateOp::Executable(ref op) if needs.executables.contains(&op.created) => {
-                    devices.insert(op.cache);
+                    Some((op.cache, Needed::Executable(op)))
                 }
-                CreateOp::Event { device, created, .. } if needs.events.contains(&created) => {
-                    devices.insert(device);
+                CreateOp::Event { device, affinity, flags, created } if needs.events.contains(&created) => {
+                    Some((device, Needed::Event { affinity, flags, created }))
                 }
                 CreateOp::File(ref op) if needs.files.contains(&op.created) => {
-                    devices.insert(op.device);
+                    Some((op.device, Needed::File))
                 }
-                CreateOp::Buffer { allocator, created, .. }
-                | CreateOp::ImportedBuffer { allocator, created, .. }
+                CreateOp::Buffer { allocator, params, size, created }
+                | CreateOp::ImportedBuffer { allocator, params, size, created, .. }
                     if buffers.contains(&created) =>
                 {
-                    devices.insert(allocator);
+                    Some((allocator, Needed::Buffer { params, size, created }))
                 }
-                _ => {}
+                _ => None,
             }
-        }
-        for submission in &plan.submissions {
-            if let QueueOp::Alloca { created, .. } = submission.op
-                && buffers.contains(&created)
-            {
-                devices.insert(submission.device);
+        });
+        let allocated = self.plan.submissions.iter().filter_map(|submission| match submission.op {
+            QueueOp::Alloca { params, size, created, .. } if buffers.contains(&created) => {
+                Some((submission.device, Needed::Buffer { params, size, created }))
             }
-        }
-        devices
+            _ => None,
+        });
+        created.chain(allocated).collect()
     }
 }
 
+/// An object that the operations of a slice name.
+enum Needed<'p> {
+    Executable(&'p PrepareExecutable<Indexed>),
+    Event {
+        affinity: QueueAffinity,
+        flags: u32,
+        created: u32,
+    },
+    /// It is imported if the slice refers to it.
+    File,
+    Buffer {
+        params: BufferParams,
+        size: u64,
+        created: u32,
+    },
+}
+
 impl Needs {
-    pub(super) fn from_items(shared: &Shared<'_>, items: &[Item]) -> Self {
+    fn from_items(shared: &Shared<'_>, items: &[Item]) -> Self {
         let plan = shared.plan;
         let mut needs =
             Self { executables: BTreeSet::new(), events: BTreeSet::new(), files: BTreeSet::new() };
@@ -209,43 +230,23 @@ impl Needs {
     }
 }
 
-impl<'r> Issue<'r> {
+impl<'r> IsolatedWork<'r> {
     /// Creates what the operations name, in the order of the capture.
-    fn create(&mut self, replay: &Replay, needs: &Needs) -> Result<()> {
-        let buffers: BTreeSet<u32> = self.collected.buffers().collect();
-        for op in &self.plan.host_ops {
-            let HostOp::Create(op) = op else { continue };
-            match *op {
-                CreateOp::Executable(ref op) if needs.executables.contains(&op.created) => {
-                    self.prepare(replay, op)?;
+    fn create(&mut self) -> Result<()> {
+        for (index, needed) in self.shared.needed(self.found, self.collected) {
+            let device = &self.devices[index as usize];
+            match needed {
+                Needed::Executable(op) => {
+                    let prepared = self.shared.replay.prepare(op, device)?;
+                    self.objects.executables[op.created as usize] = Some(prepared);
                 }
-                CreateOp::Event { device, affinity, flags, created } if needs.events.contains(&created) => {
-                    let event = self.devices[device as usize].create_event(affinity, flags)?;
-                    self.objects.events[created as usize] = Some(event);
+                Needed::Event { affinity, flags, created } => {
+                    self.objects.events[created as usize] = Some(device.create_event(affinity, flags)?);
                 }
-                CreateOp::Buffer { allocator, params, size, created }
-                | CreateOp::ImportedBuffer { allocator, params, size, created, .. }
-                    if buffers.contains(&created) =>
-                {
-                    self.allocate(allocator, params, size, created)?;
-                }
-                _ => {}
+                Needed::File => {}
+                Needed::Buffer { params, size, created } => self.allocate(index, params, size, created)?,
             }
         }
-        for submission in &self.plan.submissions {
-            if let QueueOp::Alloca { params, size, created, .. } = submission.op
-                && buffers.contains(&created)
-            {
-                self.allocate(submission.device, params, size, created)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn prepare(&mut self, replay: &Replay, op: &PrepareExecutable<Indexed>) -> Result<()> {
-        let device = &self.devices[op.cache as usize];
-        let prepared = replay.prepare(op, device)?;
-        self.objects.executables[op.created as usize] = Some(prepared);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 use std::any::Any;
 use std::collections::VecDeque;
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -8,9 +8,13 @@ use rehal_base::{Error, Result};
 use rehal_capture::{Sink, WriteBuffer};
 use rehal_crash::BackgroundWriter;
 
-use super::stream::CaptureSink;
 use super::sync::thread::{Builder, JoinHandle};
 use super::sync::{Condvar, Mutex, MutexGuard};
+
+/// The destination of a capture: a file or memory.
+pub trait CaptureSink: Write + Seek + Send {}
+
+impl<T: Write + Seek + Send> CaptureSink for T {}
 
 /// Maximum number of queued buffers, including the one being written. With the one that the recorder fills, 2
 /// MiB.
@@ -28,7 +32,7 @@ const WAKE_BUFFERS: usize = 2;
 /// Buffers are queued without a copy. An error is reported by the next call, and bytes queued after it are
 /// dropped. A panic of the sink becomes an error: its writes are caused by calls of the program, which must
 /// not unwind for them.
-pub(super) struct Behind {
+pub(super) struct BackgroundSink {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
 }
@@ -72,13 +76,13 @@ impl State {
     }
 }
 
-impl Behind {
+impl BackgroundSink {
     /// Starts the thread.
     pub fn start(sink: Box<dyn CaptureSink>) -> Result<Self> {
         Self::start_with_limit(sink, WAITING_BUFFERS)
     }
 
-    /// [`Behind::start`] with a maximum number of queued buffers, at least 3.
+    /// [`BackgroundSink::start`] with a maximum number of queued buffers, at least 3.
     pub fn start_with_limit(sink: Box<dyn CaptureSink>, limit: usize) -> Result<Self> {
         let state = State {
             sink: Some(sink),
@@ -185,7 +189,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-impl Sink for Behind {
+impl Sink for BackgroundSink {
     fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.after_writing(|sink| sink.write_all(bytes))
     }
@@ -220,13 +224,13 @@ impl Sink for Behind {
     }
 }
 
-impl Seek for Behind {
+impl Seek for BackgroundSink {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         self.after_writing(|sink| sink.seek(to))
     }
 }
 
-impl Drop for Behind {
+impl Drop for BackgroundSink {
     fn drop(&mut self) {
         self.shared.state.lock().ended = true;
         self.shared.changed.notify_all();

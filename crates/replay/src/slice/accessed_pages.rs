@@ -7,7 +7,7 @@ use rehal_base::{Range, Result};
 use super::BufferRanges;
 use super::collect::{Collector, Content, Reading};
 use super::cut::Found;
-use super::issue::Fill;
+use super::isolated_work::Fill;
 use super::shared::Shared;
 use super::trim::Tested;
 use crate::effects::{Ranges, overlap};
@@ -22,7 +22,7 @@ const MAX_PARTS: usize = 256;
 impl Shared<'_> {
     /// Leaves out what the work does not access when it is performed by itself, if it then writes the same
     /// bytes, also without what is left out. Work whose bytes are the same accesses the same pages.
-    pub(super) fn keep_touched(
+    pub(super) fn keep_accessed(
         &self,
         found: &Found,
         collected: &mut Collector<'_>,
@@ -33,11 +33,11 @@ impl Shared<'_> {
         if self.options.watch.is_none() || !may_shrink {
             return Ok(());
         }
-        let Some(touched) = self.touched(found, collected)? else { return Ok(()) };
+        let Some(accessed) = self.accessed(found, collected)? else { return Ok(()) };
         let (contents, narrowed) = tested.split(collected, |content| {
-            let Some(touched) = touched.get(&content.buffer) else { return vec![content.all()] };
+            let Some(accessed) = accessed.get(&content.buffer) else { return vec![content.all()] };
             let mut ranges = Ranges::default();
-            for range in touched.iter().filter_map(|it| overlap(*it, content.all())) {
+            for range in accessed.iter().filter_map(|it| overlap(*it, content.all())) {
                 ranges.add(range);
             }
             ranges.joined_to(GAP_BYTES, MAX_PARTS)
@@ -64,7 +64,7 @@ impl Shared<'_> {
     /// What a dispatch accesses of what is bound to it, in whole pages, by captured buffer; `None` if that is
     /// unknown, also because it cannot be performed by itself.
     pub(super) fn accessed_pages(&self, found: &Found, collected: &Collector<'_>) -> Option<BufferRanges> {
-        let pages = self.touched(found, collected).ok()??;
+        let pages = self.accessed(found, collected).ok()??;
         let mut all = Vec::new();
         for (buffer, bound) in collected.touched() {
             let mut accessed = Ranges::default();
@@ -81,16 +81,16 @@ impl Shared<'_> {
 
     /// What the work accesses of each buffer that is watched; `None` if it does not write the same bytes, or
     /// if that is unknown.
-    fn touched(&self, found: &Found, collected: &Collector<'_>) -> Result<Option<HashMap<u32, Vec<Range>>>> {
+    fn accessed(&self, found: &Found, collected: &Collector<'_>) -> Result<Option<HashMap<u32, Vec<Range>>>> {
         let devices = self.replay.devices().devices();
-        let mut issue = self.begin_watched(devices, found, collected)?;
+        let mut work = self.isolate_watched(devices, found, collected)?;
         for content in &collected.contents {
-            issue.write(content, Fill::Captured)?;
+            work.write(content, Fill::Captured)?;
         }
         // A system call that accesses watched memory fails, and so does the work then.
-        let Ok(outputs) = issue.run(&|_| Ok(())) else { return Ok(None) };
+        let Ok(outputs) = work.run(&|_| Ok(())) else { return Ok(None) };
         let is_same = outputs.iter().eq(collected.outputs.iter().map(|it| &it.bytes));
-        Ok(is_same.then_some(issue.accessed))
+        Ok(is_same.then_some(work.accessed))
     }
 }
 
