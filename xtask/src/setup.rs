@@ -18,9 +18,16 @@ use std::thread;
 const CARGO_TOOLS: [(&str, &str, &str); 2] =
     [("machete", "cargo-machete", "0.9.2"), ("deny", "cargo-deny", "0.20.2")];
 
-/// The shells that tests complete commands in, and the programs that check manual pages: program and package.
-const TEXT_PROGRAMS: [(&str, &str); 4] =
-    [("zsh", "zsh"), ("fish", "fish"), ("groff", "groff-base"), ("mandoc", "mandoc")];
+/// Programs of the system, and their packages. Tests complete commands in the shells, and check manual pages.
+const PROGRAMS: [(&str, &str); 7] = [
+    ("c++", "g++"),
+    ("chromium", "chromium"),
+    ("valgrind", "valgrind"),
+    ("zsh", "zsh"),
+    ("fish", "fish"),
+    ("groff", "groff-base"),
+    ("mandoc", "mandoc"),
+];
 
 /// The system packages that the tests of the Vulkan driver need: the loader, a driver without a GPU, and
 /// validation layers.
@@ -54,16 +61,7 @@ pub fn main(arguments: &[String]) -> Outcome {
 /// Installs what Cargo does not.
 fn install_others() -> Outcome {
     let root = root();
-    if !answers("c++", &["--version"]) {
-        install(&["g++"])?;
-    }
-    if !answers("chromium", &["--version"]) {
-        install(&["chromium"])?;
-    }
-    if !answers("valgrind", &["--version"]) {
-        install(&["valgrind"])?;
-    }
-    for (program, package) in TEXT_PROGRAMS {
+    for (program, package) in PROGRAMS {
         if !answers("sh", &["-c", &format!("command -v {program}")]) {
             install(&[package])?;
         }
@@ -155,14 +153,19 @@ fn install_requirements(root: &Path) -> Outcome {
 
 /// A Python supported by the release's packages.
 fn python() -> Result<PathBuf, Box<dyn std::error::Error>> {
-    let candidates = ["python3", "python3.13", "python3.12", "python3.11", "python3.10"];
-    let fits = "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))";
-    let find = || candidates.into_iter().find(|name| answers(name, &["-c", fits]));
-    if let Some(found) = find() {
+    if let Some(found) = find_python("(3, 10) <= v <= (3, 14)") {
         return Ok(found.into());
     }
     install(&["python3", "python3-venv"])?;
-    Ok(find().ok_or("no Python from 3.10 to 3.14 on this machine")?.into())
+    let found = find_python("(3, 10) <= v <= (3, 14)");
+    Ok(found.ok_or("no Python from 3.10 to 3.14 on this machine")?.into())
+}
+
+/// An interpreter whose version `v` satisfies a condition in Python.
+pub fn find_python(condition: &str) -> Option<&'static str> {
+    let fits = format!("import sys; v = sys.version_info[:2]; sys.exit(not {condition})");
+    let candidates = ["python3", "python3.13", "python3.12", "python3.11", "python3.10"];
+    candidates.into_iter().find(|name| answers(name, &["-c", &fits]))
 }
 
 /// Installs system packages, or lists the missing ones.

@@ -26,9 +26,7 @@ pub fn environment(name: &str, packages: impl Fn(&mut Command)) -> Result<PathBu
         return Ok(python);
     }
     // The pinned versions need it; the package itself needs 3.10.
-    let found = ["python3", "python3.11", "python3.12", "python3.13"];
-    let fits = "import sys, venv; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))";
-    let found = found.into_iter().find(|python| setup::answers(python, &["-c", fits]));
+    let found = setup::find_python("((3, 11) <= v <= (3, 13) and __import__('venv'))");
     let found = found.ok_or_else(|| NotRun("no Python from 3.11 to 3.13 with venv is installed".into()))?;
     println!("python: making {}", directory.display());
     succeed(Command::new(found).args(["-m", "venv", "--clear"]).arg(&directory))?;

@@ -4,22 +4,15 @@ use crate::{Advice, Error, FileKind, Remedy};
 impl FileKind {
     /// The error for a file that should be of this kind, if its first bytes identify another.
     pub fn refuse_other(self, head: &[u8], file: &str) -> Option<Error> {
-        match Self::from_head(head) {
-            Some(kind) if kind != self && !(kind.is_parameters() && self.is_parameters()) => {
-                Some(kind.refuse(file, self.plain_name()).advise(kind.advice(self)))
-            }
-            _ => None,
-        }
+        let is_other = |kind: &Self| *kind != self && !(kind.is_parameters() && self.is_parameters());
+        let kind = Self::from_head(head).filter(is_other)?;
+        Some(kind.refuse(file, self.plain_name()).advise(kind.advice(self)))
     }
 
     /// The error for a file of this kind if `wanted`, such as `an executable`, is expected. Its advice names
     /// what accepts the file.
     pub fn refuse_as(self, file: &str, wanted: &str) -> Error {
-        let error = self.refuse(file, wanted);
-        match self.used_by() {
-            Some(used_by) => error.advise(used_by),
-            None => error,
-        }
+        self.used_by().into_iter().fold(self.refuse(file, wanted), Error::advise)
     }
 
     fn refuse(self, file: &str, wanted: &str) -> Error {

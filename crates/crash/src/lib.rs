@@ -64,7 +64,7 @@
 //! | `local/executable/image_cache.rs` | `CACHE` | images that are loaded again |
 //! | `local/executable/local_executable.rs` | `LOCAL_MEMORY` | memory of workgroups on a thread |
 //! | `local/executable/perf/mod.rs` | `FILES` | files of the process for profilers |
-//! | `local/executable/processor.rs` | `DATA` | features of the CPU, read once |
+//! | `local/executable/processor.rs` | `FEATURES` | features of the CPU, read once |
 //! | `local/executable/vmvx/module.rs` | `SCRATCH` | memory of bytecode kernels on a thread |
 //! | `local/platform/linux_x86_64/kernel_stack.rs` | `SPARE`, `IN_USE` | stacks of kernels |
 //! | `local/platform/linux_x86_64/library_file.rs` | `NEXT` | names of files |
@@ -72,8 +72,7 @@
 //! | `local/platform/linux_x86_64/vectors.rs` | `WIDTH` | the CPU's vectors, read once |
 //! | `local/platform/linux_x86_64/watched_pages.rs` | `SLOTS`, `HANDLING` | pages that are watched, by the handler of SIGSEGV |
 //! | `local/profile.rs` | `LAST_NS` | times of a thread's events increase |
-//! | `local/task/confinement.rs` | `POOL`, `LAST` | whether a thread may help a pool; ids of pools |
-//! | `local/task/role.rs` | `ROLE`, `LAST` | the role of a thread; ids of groups of workers |
+//! | `local/task/role.rs` | `WORKER`, `HELPED`, `LAST` | the role of a thread; ids of groups of workers |
 //! | `replay/record/names.rs` | `SCRATCH` | memory of a thread's records |
 //! | `replay/record/stream.rs` | `ID` | the id of a thread |
 //! | `kernels/kernels.rs` | `CORES` | the number of cores, read once |

@@ -14,11 +14,12 @@
 //! # The contract of a driver
 //!
 //! A driver implements the `*Backend` traits, starting from [`DriverBackend`], which finds and creates
-//! devices. Backend traits have no default bodies, so that a decorator of a backend cannot forget to forward
-//! a function. Handles ([`Device`], [`Buffer`], …) are cheap clones over backends; they check ranges, usage,
-//! access, state and the form of arguments before a call, so a backend may trust its arguments. Work is ordered only by timepoints of semaphores: two submissions
-//! without a timepoint between them may execute in any order or concurrently. A submission that fails fails
-//! every semaphore it would have signalled, with the same error.
+//! devices. Backend traits have no default bodies, so that a decorator of a backend cannot forget to
+//! forward a function. Handles ([`Device`], [`Buffer`], …) are cheap clones over backends; they check
+//! ranges, usage, access, state and the form of arguments before a call, so a backend may trust its
+//! arguments. Work is ordered only by timepoints of semaphores: two submissions without a timepoint between
+//! them may execute in any order or concurrently. A submission that fails fails every semaphore it would
+//! have signalled, with the same error.
 //!
 //! A device passes waits that it cannot handle itself to its [`PendingSubmissions`], which defines the
 //! outcome of a submission whose waits fail or are never reached. A [`Promise`] settles the signals of a

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Error, HostMemory, MappedFile, Range, Remedy, Result, StatusCode};
 
-/// How the contents of parameter files are accessed.
+/// Access to the contents of parameter files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FileMode {
     /// Positional reads on demand.
@@ -26,7 +26,7 @@ pub struct ParameterFile {
     contents: OnceLock<Contents>,
 }
 
-/// What an archive says about a file that it names.
+/// The description of a file in the archive that names it.
 #[derive(Clone, Debug)]
 struct External {
     /// The directory of the archive.
@@ -119,7 +119,7 @@ impl ParameterFile {
         &self.path
     }
 
-    /// How its contents are accessed.
+    /// The access to its contents.
     pub fn mode(&self) -> FileMode {
         self.mode
     }

@@ -20,16 +20,14 @@ mod gguf;
 mod index;
 pub mod irpa;
 mod nearest;
-mod parsed;
 mod pattern;
 mod safetensors;
 pub mod sample;
 mod scopes;
 
-pub use entry::{Entry, Storage};
+pub use entry::{Entry, Location, Parsed, Storage};
 pub use file::{Contents, ExternalFiles, FileMode, ParameterFile};
 pub use format::Format;
 pub use index::Index;
-pub use parsed::{Location, Parsed};
 pub use pattern::Pattern;
 pub use scopes::Scopes;

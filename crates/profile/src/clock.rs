@@ -31,7 +31,7 @@ pub struct ClockFit {
 /// The host's clock that a fit maps to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HostClock {
-    /// What the driver sampled together with the device's clock.
+    /// The clock that the driver sampled together with the device's clock.
     Driver,
     /// The midpoint of two readings of the host's monotonic clock.
     Bracket,

@@ -46,7 +46,7 @@ macro_rules! codes {
     };
 }
 
-/// What the reference calls a status code.
+/// The name of a status code in the reference's reports.
 pub(crate) fn status_name(code: u32) -> &'static str {
     rehal_base::StatusCode::from_u32(code).map_or("UNKNOWN_STATUS", rehal_base::StatusCode::name)
 }
@@ -59,7 +59,7 @@ codes! {
         SESSION_END = 3 "session_end",
     }
 
-    /// What a command of a command buffer does.
+    /// Operation of a command of a command buffer.
     CommandOperationType(u32) else "unknown" {
         BARRIER = 1 "barrier",
         DISPATCH = 2 "dispatch",
@@ -72,7 +72,7 @@ codes! {
         RETURN = 9 "return",
     }
 
-    /// What a queue operation does.
+    /// Type of a queue operation.
     QueueEventType(u32) else "unknown" {
         BARRIER = 1 "barrier",
         DISPATCH = 2 "dispatch",
@@ -87,7 +87,7 @@ codes! {
         HOST_CALL = 11 "host_call",
     }
 
-    /// How a queue waits for the dependencies of a submission.
+    /// Strategy by which a queue waits for the dependencies of a submission.
     DependencyStrategy(u32) else "unknown" {
         NONE = 0 "none",
         INLINE = 1 "inline",
@@ -111,7 +111,7 @@ codes! {
         BUFFER_UNIMPORT = 12 "buffer_unimport",
     }
 
-    /// How two events are related.
+    /// Type of a relationship of two events.
     RelationshipType(u32) else "unknown" {
         QUEUE_SUBMISSION_DISPATCH = 1 "queue_submission_dispatch",
         QUEUE_SUBMISSION_QUEUE_DEVICE_EVENT = 2 "queue_submission_queue_device_event",
@@ -119,7 +119,7 @@ codes! {
         QUEUE_SUBMISSION_HOST_EXECUTION_EVENT = 4 "queue_submission_host_execution_event",
     }
 
-    /// What an end of a relationship is.
+    /// Type of an end of a relationship.
     EndpointType(u32) else "unknown" {
         QUEUE_SUBMISSION = 1 "queue_submission",
         QUEUE_EVENT = 2 "queue_event",
@@ -139,7 +139,7 @@ codes! {
         BYTES = 3 "bytes",
     }
 
-    /// What a counter sample covers.
+    /// Scope of a counter sample.
     CounterSampleScope(u32) else "unknown" {
         NONE = 0 "none",
         DISPATCH = 1 "dispatch",
@@ -179,7 +179,7 @@ codes! {
         F64 = 3 "f64",
     }
 
-    /// What a device metric's value is.
+    /// Meaning of a device metric's value.
     MetricSemantic(u32) else "" {
         NONE = 0 "none",
         INSTANT = 1 "instant",
@@ -189,7 +189,7 @@ codes! {
         STATE = 5 "state",
     }
 
-    /// How to plot a device metric.
+    /// Style in which to plot a device metric.
     MetricPlotHint(u32) else "" {
         NONE = 0 "none",
         NUMBER = 1 "number",

@@ -1,5 +1,5 @@
-//! Events: what the host and devices did, and when. Every kind of event has the same fields, for all that read
-//! events: the reports, the timeline, the activity and the times of dispatches.
+//! Events: what the host and devices did, and when. Every kind of event has the same fields, for all that
+//! read events: the reports, the timeline, the activity and the times of dispatches.
 
 use rehal_base::Result;
 use zerocopy::little_endian::U32;

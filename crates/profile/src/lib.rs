@@ -8,7 +8,8 @@
 //! fields.
 //!
 //! A [`Bundle`] has a checked envelope. A record is the begin or the end of a session, or a chunk of rows of
-//! one [`ContentType`]; `rows.rs` has typed views of the rows. `report/` prints what `iree-profile` prints,
+//! one [`ContentType`]; `rows.rs` has typed views of the rows, and `event.rs` has all rows that are events as
+//! one type. `report/` prints what `iree-profile` prints,
 //! `timeline/` writes traces for Perfetto, and `activity/` puts all events on one axis of time, on tracks and
 //! lanes. Unlike a report, it accepts events whose metadata is missing.
 

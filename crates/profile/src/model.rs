@@ -209,7 +209,7 @@ impl<'a> Model<'a> {
         })
     }
 
-    /// What reports call a function: its name, or where it is.
+    /// The name of a function in reports: its own, or the place where it is.
     pub fn function_key(&self, device: u32, id: u64, ordinal: u32) -> Result<Cow<'a, [u8]>> {
         let missing = |what: &str| {
             Error::data_loss(format!(
@@ -224,7 +224,7 @@ impl<'a> Model<'a> {
         Ok(key_of(function, device))
     }
 
-    /// What reports call a command: the function of a dispatch, or else what it does.
+    /// The name of a command in reports: the function of a dispatch, or else its operation.
     pub fn operation_key(&self, operation: &layout::CommandOperation) -> Result<Cow<'a, [u8]>> {
         let name = CommandOperationType(operation.operation_type.get());
         let (id, ordinal) = (operation.executable_id.get(), operation.function_ordinal.get());

@@ -23,7 +23,7 @@ pub struct Bundle<'a> {
     total_bytes: u64,
 }
 
-/// How to open a bundle.
+/// Options for opening a bundle.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     /// Read the complete records of a truncated bundle, instead of rejecting it.

@@ -259,7 +259,7 @@ rows! {
         block_name: [u8] = block_name_length,
         /// The name.
         name: [u8] = name_length,
-        /// What it counts.
+        /// The description of what it counts.
         description: [u8] = description_length,
     } zero {}
 
@@ -279,7 +279,7 @@ rows! {
     MetricDescriptors "device-metric-descriptors" MetricDescriptor Inline {
         /// The name.
         name: [u8] = name_length,
-        /// What it measures.
+        /// The description of what it measures.
         description: [u8] = description_length,
     } zero {}
 
@@ -379,7 +379,8 @@ impl<'a> Lists<'_, 'a> {
         Ok(<[T]>::ref_from_bytes(list).unwrap_or_default())
     }
 
-    /// What is left: nothing, in a row with lists, since a reader could not tell it from a longer list.
+    /// The bytes that are left: none, in a row with lists, since a reader could not tell them from a longer
+    /// list.
     fn end(self, has_lists: bool) -> Result<&'a [u8], FormatError> {
         if has_lists && !self.tail.is_empty() {
             let found = format!("{} bytes more", self.tail.len());
@@ -398,7 +399,7 @@ pub struct Rows<'a, R> {
 }
 
 impl<'a> Record<'a> {
-    /// What its rows are, if it is a chunk of a known content type.
+    /// The content of its rows, if it is a chunk of a known content type.
     pub fn content(&self) -> Option<ContentType> {
         let is_chunk = self.record_type() == RecordType::CHUNK;
         ContentType::from_text(self.content_type)

@@ -27,14 +27,14 @@ pub struct WorkerSpan {
     pub submission: u64,
     /// The command, or [`NONE`].
     pub command: u32,
-    /// What the submission does, if it has no command buffer and the bundle says so.
+    /// The operation of the submission, if it has no command buffer and the bundle says so.
     operation: Option<QueueEventType>,
     pub start_ns: i64,
     pub end_ns: i64,
 }
 
 impl WorkerSpan {
-    /// What a row describes, if it is that of a worker.
+    /// The work that a row describes, if it is that of a worker.
     pub fn from_row(row: &EventRelationship) -> Option<Self> {
         if row.relationship_type.get() != RELATIONSHIP_WORKER {
             return None;
@@ -61,8 +61,8 @@ impl WorkerSpan {
         })
     }
 
-    /// What it executed: the function or kind of the command, or the kind of the submission, as far as the
-    /// bundle describes it.
+    /// The name of the work: the function or kind of the command, or the kind of the submission, as far as
+    /// the bundle describes it.
     pub fn name<'m>(&self, model: &Model<'m>) -> Cow<'m, [u8]> {
         if let Some(operation) = self.operation {
             return Cow::Borrowed(operation.name().as_bytes());

@@ -69,7 +69,7 @@ impl Default for RecordFields<'_> {
 }
 
 impl<'a> RecordFields<'a> {
-    /// Those of a record that was read.
+    /// The fields of a record that was read.
     pub fn from_record(record: &crate::Record<'a>) -> Self {
         let header = record.header;
         Self {

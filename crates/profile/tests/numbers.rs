@@ -8,7 +8,9 @@ use std::io::Cursor;
 use common::printed;
 use rehal_profile::layout::{self, CLOCK_DEVICE_TICK, CLOCK_HOST_CPU_TIMESTAMP, NONE};
 use rehal_profile::report::{Format, Report, ReportOptions};
-use rehal_profile::{MemoryEventType, QueueEventType, RecordFields, Writer, rows};
+use rehal_profile::{
+    Bundle, MemoryEventType, OpenOptions, QueueEventType, RecordFields, Writer, rows, times,
+};
 
 /// Device, queue and stream of all events: no two of them are equal, and none is zero.
 const QUEUE: RecordFields<'_> = RecordFields {
@@ -33,8 +35,8 @@ fn bundle(append: impl FnOnce(&mut Writer<Cursor<Vec<u8>>>)) -> Vec<u8> {
     writer.into_inner().into_inner()
 }
 
-/// A clock of 10 ns in 4 ticks, and dispatches of the function `f` from start to end, each in its submission;
-/// the last has no valid times.
+/// A clock of 10 ns in 4 ticks, dispatches of the function `f` by submission, start and end, and a submission
+/// after which two others were dropped.
 fn dispatches(times: &[(u64, u64, u64)]) -> Vec<u8> {
     bundle(|writer| {
         let queue = layout::Queue {
@@ -91,11 +93,11 @@ fn dispatches(times: &[(u64, u64, u64)]) -> Vec<u8> {
             ..Default::default()
         };
         let row = rows::QueueEvent { header: &event.sized(), appended: &[] };
-        writer.append_rows(&QUEUE, &[row]).unwrap();
+        writer.append_rows(&RecordFields { dropped_record_count: 2, ..QUEUE }, &[row]).unwrap();
     })
 }
 
-/// The lines of a report that start with `start`, without it and what `skip` says of their end.
+/// The lines of a report that start with `start`, without it.
 fn lines(bytes: &[u8], report: Report, format: Format, start: &str) -> Vec<String> {
     let (output, error) = printed(bytes, &ReportOptions::default().report(report).format(format));
     assert!(error.is_none(), "{error:?}");
@@ -116,8 +118,8 @@ fn values(bytes: &[u8], report: Report, kind: &str, names: &[&str]) -> String {
 
 #[test]
 fn dispatches_are_totalled_by_function_and_queue() {
-    // 20, 60 and 10 ticks: mean 30, sample variance (100 + 900 + 400) / 2.
-    let bytes = dispatches(&[(1, 100, 120), (1, 110, 170), (2, 190, 200), (4, 210, 205)]);
+    // 60, 20 and 10 ticks: mean 30, sample variance (100 + 900 + 400) / 2.
+    let bytes = dispatches(&[(1, 110, 170), (1, 100, 120), (1, 140, 150), (4, 210, 205)]);
     let report = Report::Dispatch;
     let names = ["physical_device_ordinal", "executable_id", "function_ordinal", "count", "valid", "invalid"];
     assert_eq!(values(&bytes, report, "dispatch_group", &names), "3 7 2 4 3 1");
@@ -135,21 +137,18 @@ fn dispatches_are_totalled_by_function_and_queue() {
             "last_geometry: workgroup_count=0x0x0 workgroup_size=0x0x0",
         ]
     );
-    let [first, second, invalid] =
-        lines(&bytes, Report::Queue, Format::Text, "  submission=").try_into().unwrap();
+    let [first, invalid] = lines(&bytes, Report::Queue, Format::Text, "  submission=").try_into().unwrap();
     assert_eq!(
         first,
-        "1 dispatches=2 valid=2 invalid=0 span_ticks=70.000 total_dispatch_ticks=80 span_ns=175.000 \
-         total_dispatch_ns=200"
-    );
-    assert_eq!(
-        second,
-        "2 dispatches=1 valid=1 invalid=0 span_ticks=10.000 total_dispatch_ticks=10 span_ns=25.000 total_dispatch_ns=25"
+        "1 dispatches=3 valid=3 invalid=0 span_ticks=70.000 total_dispatch_ticks=90 span_ns=175.000 \
+         total_dispatch_ns=225"
     );
     assert_eq!(invalid, "4 dispatches=1 valid=0 invalid=1 span_ticks=0.000 total_dispatch_ticks=0");
+    let names = ["submissions", "matched_dispatches", "truncated_chunks", "dropped_records"];
+    assert_eq!(values(&bytes, Report::Queue, "queue_summary", &names), "2 4 1 2");
     let device =
         ["earliest_dispatch_start_tick", "latest_dispatch_end_tick", "avg_dispatch_ns", "ns_per_tick"];
-    assert_eq!(values(&bytes, Report::Summary, "device_summary", &device), "100 200 75.000 2.500000000");
+    assert_eq!(values(&bytes, Report::Summary, "device_summary", &device), "100 170 75.000 2.500000000");
 }
 
 #[test]
@@ -187,6 +186,7 @@ fn statistics_add_up_samples() {
         text,
         [
             "aggregate_rows=2",
+            "dropped_records=2",
             "dispatch_function_total=200 ns",
             "host_execution_function_total=0 ns",
             "host_execution_queue_total=0 ns",
@@ -205,10 +205,46 @@ fn statistics_add_up_samples() {
 }
 
 #[test]
+fn threads_of_the_host_spend_processor_time_where_it_is_known() {
+    let bytes = bundle(|writer| {
+        // The work of event 1 took 33 ns of the processor; that of event 2 is known by its tiles only.
+        let relationship = layout::EventRelationship {
+            relationship_type: layout::RELATIONSHIP_PROCESSOR.into(),
+            physical_device_ordinal: 3.into(),
+            source_id: 1.into(),
+            target_id: 33.into(),
+            ..Default::default()
+        };
+        let row = rows::EventRelationship { header: &relationship.sized(), appended: &[] };
+        writer.append_rows(&QUEUE, &[row]).unwrap();
+        for (id, start, end) in [(1_u64, 100_i64, 120_i64), (2, 120, 150), (3, 9, 8)] {
+            let event = layout::HostExecutionEvent {
+                event_type: QueueEventType::DISPATCH.0.into(),
+                event_id: id.into(),
+                physical_device_ordinal: 3.into(),
+                executable_id: 7.into(),
+                function_ordinal: 2.into(),
+                start_host_time_ns: start.into(),
+                end_host_time_ns: end.into(),
+                tile_duration_sum_ns: 50.into(),
+                ..Default::default()
+            };
+            let row = rows::HostExecutionEvent { header: &event.sized(), appended: &[] };
+            writer.append_rows(&QUEUE, &[row]).unwrap();
+        }
+    });
+    let times = times::of(&Bundle::open(&bytes, OpenOptions::default()).unwrap()).unwrap();
+    assert_eq!((times.functions.len(), times.untimed_count, times.uncorrelated_count), (1, 1, 0));
+    let function = &times.functions[0];
+    assert_eq!((&*function.name, function.timed_by), ("executable7#2", times::TimedBy::Host));
+    assert_eq!((&*function.times_ns, function.thread_time_ns), (&[20.0, 30.0][..], 83.0));
+}
+
+#[test]
 fn memory_is_what_was_opened_and_closed() {
     use MemoryEventType as Type;
     // Of slabs, more is released than was acquired: by 6 bytes, and by one that was never acquired. The
-    // reservation (flag 8) of pool 4 is materialized.
+    // reservation (flag 8) of pool 4 is materialized; of the last event, the reservation is missing.
     let events = [
         (Type::SLAB_ACQUIRE, 64_u64, 0_u32),
         (Type::SLAB_ACQUIRE, 16, 0),
@@ -221,6 +257,7 @@ fn memory_is_what_was_opened_and_closed() {
         (Type::BUFFER_ALLOCATE, 30, 0),
         (Type::BUFFER_IMPORT, 7, 32),
         (Type::BUFFER_UNIMPORT, 7, 32),
+        (Type::POOL_MATERIALIZE, 40, 8),
     ];
     let bytes = bundle(|writer| {
         for (id, (event_type, length, flags)) in (1_u64..).zip(events) {
@@ -229,7 +266,7 @@ fn memory_is_what_was_opened_and_closed() {
                 event_type: event_type.0.into(),
                 flags: flags.into(),
                 host_time_ns: (10 * id as i64).into(),
-                allocation_id: 2.into(),
+                allocation_id: (2 + u64::from(id == 12)).into(),
                 pool_id: 4.into(),
                 physical_device_ordinal: 3.into(),
                 queue_ordinal: NONE.into(),
@@ -252,7 +289,9 @@ fn memory_is_what_was_opened_and_closed() {
              closed_bytes=91 partial_closes=2 partial_close_bytes=11"
                 .to_owned(),
             format!("pool_reservations: {reserved}"),
-            format!("pool_materializations: {reserved}"),
+            "pool_materializations: open_at_end=2 peak_open=2 current_bytes=140 high_water_bytes=140 opened_bytes=140 \
+             closed_bytes=0 partial_closes=0 partial_close_bytes=0"
+                .to_owned(),
             format!("queue_inflight_allocations: {none}"),
             "buffer_allocations: open_at_end=1 peak_open=1 current_bytes=30 high_water_bytes=30 opened_bytes=30 \
              closed_bytes=0 partial_closes=0 partial_close_bytes=0"
@@ -270,7 +309,7 @@ fn memory_is_what_was_opened_and_closed() {
         "pool_releases",
         "pool_waits",
     ];
-    assert_eq!(values(&bytes, Report::Memory, "memory_device", &counts), "2 3 1 1 0 1");
+    assert_eq!(values(&bytes, Report::Memory, "memory_device", &counts), "2 3 1 2 0 1");
     let slabs = [
         "slab_total_open_count",
         "slab_total_close_count",
@@ -279,10 +318,19 @@ fn memory_is_what_was_opened_and_closed() {
     ];
     assert_eq!(values(&bytes, Report::Memory, "memory_device", &slabs), "2 3 2 2");
     let names = ["total_events", "devices", "allocation_lifecycles", "open_allocation_lifecycles"];
-    assert_eq!(values(&bytes, Report::Memory, "memory_summary", &names), "11 1 4 2");
+    assert_eq!(values(&bytes, Report::Memory, "memory_summary", &names), "12 1 5 3");
     assert_eq!(values(&bytes, Report::Memory, "memory_summary", &["partial_lifecycle_closes"]), "2");
-    // The last allocation is the import.
-    let names = ["kind", "externally_owned", "first_event_id", "last_event_id", "duration_ns", "open_at_end"];
-    let found = values(&bytes, Report::Memory, "memory_allocation", &names);
-    assert_eq!(found, "\"imported_buffer\" true 10 11 10 false");
+    let allocations = lines(&bytes, Report::Memory, Format::Jsonl, "{\"type\":\"memory_allocation\"");
+    let reserved = "\"events\":3,\"waits\":1,\"materializes\":1,\"open_at_end\":true";
+    assert!(allocations[1].contains(reserved), "{}", allocations[1]);
+    let imported = "\"open_at_end\":false,\"first_event_id\":10,\"last_event_id\":11,";
+    assert!(allocations[3].contains("\"kind\":\"imported_buffer\""), "{}", allocations[3]);
+    assert!(allocations[3].contains("\"externally_owned\":true") && allocations[3].contains(imported));
+    assert!(allocations[3].contains("\"duration_ns\":10,"), "{}", allocations[3]);
+    let names =
+        ["kind", "allocation_id", "open_at_end", "lifecycle_current_bytes", "materialized_current_bytes"];
+    assert_eq!(
+        values(&bytes, Report::Memory, "memory_allocation", &names),
+        "\"pool_reservation\" 3 true 0 40"
+    );
 }

@@ -1,7 +1,8 @@
 //! Encodes operations as records: the inverse of `decode.rs`, and the only place that maps operation fields
 //! to payload fields.
 //!
-//! A host call, which captures cannot represent, becomes a record that marks it and that `decode.rs` rejects. Of hints and debug groups, only the occurrence is recorded.
+//! A host call, which captures cannot represent, becomes a record that marks it and that `decode.rs`
+//! rejects. Of hints and debug groups, only the occurrence is recorded.
 
 use rehal_capture::payload::View;
 use rehal_capture::{

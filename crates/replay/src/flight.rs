@@ -430,15 +430,16 @@ mod tests {
             let next = flight.next_completion;
             (waits, next, flight.next_runnable(next).map(|it| it.submission), flight.next_completion)
         };
-        let [first, second] = [&plan.completions[0], &plan.completions[1]].map(|it| (it.step, it.submission));
         let waits: Vec<u32> = schedule.waits.iter().map(|it| it.step).collect();
-        assert_eq!((waits, first, second), (vec![20, 23, 26, 27], (14, 4), (23, 7)));
-        assert_eq!(found(0), ((20, 4), 14, Some(4), 23));
-        assert_eq!(found(14), ((20, 4), 14, Some(4), 23));
-        assert_eq!(found(15), ((20, 4), 23, Some(7), NO_WAIT));
-        assert_eq!(found(20), ((20, 4), 23, Some(7), NO_WAIT));
-        assert_eq!(found(21), ((23, 3), 23, Some(7), NO_WAIT));
-        assert_eq!(found(28), ((NO_WAIT, 0), NO_WAIT, None, NO_WAIT));
+        let completions: Vec<_> = plan.completions.iter().map(|it| (it.step, it.submission)).collect();
+        assert_eq!(waits, [27, 30, 30, 33, 34]);
+        assert_eq!(completions, [(11, 4), (19, 6), (19, 7), (30, 10), (30, 11)]);
+        assert_eq!(found(0), ((27, 5), 11, Some(4), 19));
+        assert_eq!(found(11), ((27, 5), 11, Some(4), 19));
+        assert_eq!(found(12), ((27, 5), 19, Some(6), 19));
+        assert_eq!(found(27), ((27, 5), 30, Some(10), 30));
+        assert_eq!(found(28), ((30, 4), 30, Some(10), 30));
+        assert_eq!(found(36), ((NO_WAIT, 0), NO_WAIT, None, NO_WAIT));
     }
 
     /// Without it, memory may be held although nothing uses it.

@@ -120,8 +120,8 @@ fn accesses(plan: &Plan, out: &mut String) {
             }
         }
         if !footprint.accesses.is_empty() || footprint.is_unbounded {
-            let any = if footprint.is_unbounded { " any" } else { "" };
-            writeln!(out, "step {number}:{any} {}", shown(&footprint.accesses)).unwrap();
+            let any = if footprint.is_unbounded { "any" } else { "" };
+            writeln!(out, "step {number}: {any}{}", shown(&footprint.accesses)).unwrap();
         }
     }
     let schedule = Schedule::from_plan(plan, Vec::new());
@@ -224,6 +224,10 @@ pub(crate) fn recorded() -> Result<Plan> {
     queue().wait(&[order.at(4)]).signal(&[order.at(5)]).dealloca(&old, 0)?;
     let kept = queue().wait(&[order.at(5)]).signal(&[order.at(6)]).alloca(params, 48, 0)?;
     queue().wait(&[order.at(6)]).signal(&[order.at(7)]).fill(&kept, &[1], 0)?;
+    // Completes just before the scope.
+    let done = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty())?;
+    queue().wait(&[done.at(1)]).signal(&[done.at(2)]).fill(BufferRef::range(&other, 100, 4), &[1], 0)?;
+    queue().signal(&[done.at(1)]).barrier(0)?;
     for value in 1..3 {
         let _scope = recorder.scope("execute")?;
         let late = [gate.at(2 * value)];
@@ -232,6 +236,9 @@ pub(crate) fn recorded() -> Result<Plan> {
             &[2],
             0,
         )?;
+        // One signal starts both.
+        queue().wait(&[gate.at(2 * value - 1)]).fill(BufferRef::range(&one, 4, 4), &[3], 0)?;
+        drop(device.allocate_buffer(params, 8 * value)?);
         queue().read(&file, 10 * value, BufferRef::range(&other, 32, 20 + value), 0)?;
         one.write(48, &[value as u8; 8])?;
         queue().signal(&[gate.at(2 * value - 1)]).copy(

@@ -98,8 +98,8 @@ pub(crate) fn check_stated(layer: &Layer<'_>, functions: &[FunctionInfo]) -> Res
     Ok(())
 }
 
-/// Prepares the executable of `op` or its replacements `layers`, and checks that the result accepts the arguments of
-/// the captured dispatches.
+/// Prepares the executable of `op` or its replacements `layers`, and checks that the result accepts the
+/// arguments of the captured dispatches.
 pub(crate) fn prepare(
     plan: &Plan,
     op: &PrepareExecutable<Indexed>,

@@ -466,7 +466,8 @@ impl<W: Write + Seek> Copying<'_, W> {
     }
 }
 
-/// The data of an operation, and what it is written to. No operation may be missing here: its data would stay.
+/// The data of an operation, and what it is written to. No operation may be missing here: its data would
+/// stay.
 fn data_of(op: &Op<Ids<'_>>) -> Option<(DataKind, Option<(u64, u64)>)> {
     match op {
         Op::Host(op) => match op {

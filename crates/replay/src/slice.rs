@@ -11,9 +11,9 @@
 //! bytes in the capture. Slots are resolved to buffers. Whether a kernel reads the contents of a binding that
 //! it overwrites is tested (`slice/trim.rs`): the work is issued with other bytes there, each of which
 //! differs from the one that it replaces, and the bytes are left out if it writes the same. The accesses to
-//! other bindings are found by issuing the work in watched buffers (`slice/accessed_pages.rs`), if the caller passes
-//! the function that allocates them (`SliceOptions::watch`), since `replay` does not know which devices can
-//! watch.
+//! other bindings are found by issuing the work in watched buffers (`slice/accessed_pages.rs`), if the caller
+//! passes the function that allocates them (`SliceOptions::watch`), since `replay` does not know which
+//! devices can watch.
 //!
 //! A reference to a file (`slice/pieces.rs`) replaces bytes that a submission has read from it and that
 //! are still the same. Transient buffers of a scope are allocated before it, so that the contents of memory

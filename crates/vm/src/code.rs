@@ -4,7 +4,7 @@ use crate::ValueKind;
 use crate::isa::instructions;
 use crate::operation::Op;
 use crate::registers::{Number, REF_MASK, words};
-use crate::superinstructions::superinstructions;
+use crate::superinstructions::table::superinstructions;
 
 /// A lowered function: verified, decoded, its jump targets resolved.
 pub(crate) struct Code {

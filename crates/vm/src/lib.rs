@@ -13,7 +13,8 @@
 //!   `interpret/dispatch.rs` or `interpret/out_of_line.rs`.
 //! - `superinstructions.rs` has the instructions that are fused from two. To add one, add its row with its
 //!   parts and their pattern (`superinstructions/table.rs`); a new pattern is a type in the former, or in
-//!   `superinstructions/elements.rs` if it accesses buffers. The differential test fails if random programs never execute it.
+//!   `superinstructions/elements.rs` if it accesses buffers. The differential test fails if random programs
+//!   never execute it.
 //!
 //! A native function receives a `Call` and returns a `Flow`: return, yield or wait. Called by a program, it
 //! reads its arguments in place, from the registers of its caller. A suspended `Invocation` is a value, whose

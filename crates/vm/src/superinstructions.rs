@@ -1,13 +1,14 @@
-//! Superinstructions: fused instruction sequences. Fusion saves dispatches and round trips of values through
-//! the register file.
+//! Superinstructions: fused instruction sequences. Fusion saves dispatches and round trips of values
+//! through the register file.
 //!
-//! A superinstruction is a row of `table.rs`: its name, its two parts, and a [`Pattern`], which determines how
-//! the operands of the parts must be connected for the peephole to fuse them, which operands remain, and how
-//! the superinstruction executes. A part is an instruction of the group `inline` of `isa.rs`, a primitive of
-//! lowering (`Move32`, `BranchNZI32`, `Load32`, `Load8S` and `Store32`), or another superinstruction, since
-//! fusion repeats until no row matches. Only patterns of the group `accesses` may return an error, with the part that failed. To add a superinstruction, add a row, and a pattern in
-//! this file if its parts are connected in a new way. The variants of [`Insn`], the peephole, the dispatch
-//! loop and the random programs of the differential test follow from the table; a test fails for a row that
+//! A superinstruction is a row of `table.rs`: its name, its two parts, and a [`Pattern`], which determines
+//! how the operands of the parts must be connected for the peephole to fuse them, which operands remain,
+//! and how the superinstruction executes. A part is an instruction of the group `inline` of `isa.rs`, a
+//! primitive of lowering (`Move32`, `BranchNZI32`, `Load32`, `Load8S` and `Store32`), or another
+//! superinstruction, since fusion repeats until no row matches. Only patterns of the group `accesses` may
+//! return an error, with the part that failed. To add a superinstruction, add a row, and a pattern in this
+//! file if its parts are connected in a new way. The variants of [`Insn`], the peephole, the dispatch loop
+//! and the random programs of the differential test follow from the table; a test fails for a row that
 //! lowering never produces or that no program executes.
 //!
 //! Rows with the same parts are tried in order.
@@ -18,10 +19,9 @@ use crate::registers::{Number, Window};
 
 mod elements;
 mod selections;
-mod table;
+pub(crate) mod table;
 pub(crate) use elements::*;
 pub(crate) use selections::*;
-pub(crate) use table::superinstructions;
 
 /// One of two consecutive instructions, as a pattern sees it.
 pub(crate) struct Part {
@@ -494,4 +494,4 @@ macro_rules! derive {
     };
 }
 
-superinstructions!(derive);
+table::superinstructions!(derive);

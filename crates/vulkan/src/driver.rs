@@ -1,3 +1,4 @@
+use std::iter::repeat_n;
 use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Error, Result};
@@ -52,14 +53,11 @@ impl VulkanDriver {
 
     fn devices(&self) -> Result<Vec<Physical>> {
         let instance = self.instance()?;
-        let handles = instance.physical_devices()?.into_iter();
         // Every other device has the UUID of another driver, if there is one.
         let drivers = usize::from(self.emulation.other_drivers) + 1;
-        let handles = handles.flat_map(|handle| std::iter::repeat_n(handle, drivers));
+        let handles = instance.physical_devices()?.into_iter().flat_map(|it| repeat_n(it, drivers));
         let mut found = usable(handles.map(|handle| Physical::query(instance, handle, &self.emulation)))?;
-        for (index, device) in found.iter_mut().enumerate() {
-            device.driver_uuid[0] ^= (index % drivers) as u8;
-        }
+        (0..).zip(&mut found).for_each(|(index, device)| device.driver_uuid[0] ^= (index % drivers) as u8);
         let uuids: Vec<_> = found.iter().map(Physical::uuids).collect();
         for (device, path) in found.iter_mut().zip(physical::paths(&uuids)) {
             device.path = path;

@@ -1,8 +1,8 @@
 //! How long `rehal compare` takes to find a known slowdown.
 
-use super::measure::{Invocation, Metric};
+use super::measure::Metric;
 use super::plan::{Plan, Prepared};
-use super::prepare::{Workplace, words};
+use super::prepare::Workplace;
 use super::report::Target;
 use std::error::Error;
 use std::fs;
@@ -74,12 +74,10 @@ pub fn slowdown(workplace: &Workplace) -> Prepared {
     let count = subject.millisecond(workplace)?;
     let baseline = subject.source(workplace, "compare_baseline.c", &work(count))?;
     let slower = subject.source(workplace, "compare_slower.c", &work(count + count / 50))?;
-    let Subject { rehal, capture, kernel } = subject;
+    let Subject { capture, kernel, .. } = subject;
+    let (baseline, with) = (format!("--baseline={baseline}"), format!("--with={slower}"));
+    let compare = ["compare", "--device=local-sync", "--cache=warm", "--fail_if_slower=0%"];
     // Status 3 is slower.
-    let script = r#""$@"; test $? -eq 3"#;
-    let mut arguments = words(&["-c", script, "sh", &rehal.display().to_string(), "compare"]);
-    arguments.extend(words(&["--device=local-sync", "--cache=warm", "--fail_if_slower=0%", &kernel]));
-    arguments.extend([capture, format!("--baseline={baseline}"), format!("--with={slower}")]);
-    let plan = Plan::new(None, Invocation { program: "/bin/sh".into(), arguments });
-    Ok(plan.row(Metric::Wall, Target::Seconds(60.0)))
+    let ours = workplace.ours_ending("3", &[&compare[..], &[&kernel, &capture, &baseline, &with]].concat());
+    Ok(Plan::new(None, ours).row(Metric::Wall, Target::Seconds(60.0)))
 }

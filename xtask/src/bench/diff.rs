@@ -1,8 +1,8 @@
 //! A comparison of captures of 1.8 million records that differ in many places.
 
-use super::measure::{Invocation, Metric};
+use super::measure::Metric;
 use super::plan::{Plan, Prepared};
-use super::prepare::{Workplace, words};
+use super::prepare::Workplace;
 use super::report::Target;
 use std::error::Error;
 use std::fs::{self, File};
@@ -19,11 +19,9 @@ const EVERY: usize = 7;
 pub fn changed(workplace: &Workplace) -> Prepared {
     let before = workplace.long_capture()?;
     let after = changed_copy(workplace, &before)?.display().to_string();
-    let Invocation { program, arguments } = workplace.ours(&["diff", &before.display().to_string(), &after]);
     // Status 2 is different.
-    let mut script = words(&["-c", r#""$@"; test $? -eq 2"#, "sh", &program.display().to_string()]);
-    script.extend(arguments);
-    let plan = Plan::new(None, Invocation { program: "/bin/sh".into(), arguments: script });
+    let ours = workplace.ours_ending("2", &["diff", &before.display().to_string(), &after]);
+    let plan = Plan::new(None, ours);
     let plan = plan.row(Metric::Wall, Target::Seconds(3.0));
     Ok(plan.suffixed(".memory", Metric::PeakBeyond(0), Target::Bytes(MEMORY)))
 }

@@ -45,7 +45,7 @@ pub fn all() -> Vec<Case> {
             let text = fs::read_to_string(it.fixture("programs/models.mlir"))?;
             let module = compile(it, "models", &text)?;
             let path = it.scratch("vulkan.model.transformer.ireereplay");
-            it.record_on_vulkan("iree-run-module", call(&module, "transformer", TRANSFORMER), &path)?;
+            it.record("iree-run-module", on_vulkan(call(&module, "transformer", TRANSFORMER)), &path)?;
             Ok(replay(it, &path).row(Metric::Time, Target::Ratio(1.0)))
         }),
         case("vulkan.record.add4", |it| {
@@ -77,12 +77,18 @@ fn submissions(workplace: &Workplace) -> Made {
     let module = compile(workplace, "vulkan.loop", &text)?;
     let path = workplace.scratch("vulkan.loop.ireereplay");
     // Products of a matrix of the same numbers stay finite.
-    workplace.record_on_vulkan("iree-run-module", call(&module, "links", &["24x24xf32=0.04"]), &path)?;
+    let call = on_vulkan(call(&module, "links", &["24x24xf32=0.04"]));
+    workplace.record("iree-run-module", call, &path)?;
     Ok(path)
 }
 
 fn compile(workplace: &Workplace, name: &str, text: &str) -> Made {
     workplace.compile_with(&format!("{name}.vulkan"), text, &["--iree-hal-target-device=vulkan"])
+}
+
+fn on_vulkan(mut call: Vec<String>) -> Vec<String> {
+    call.push("--device=vulkan".to_owned());
+    call
 }
 
 fn call(module: &Path, function: &str, inputs: &[&str]) -> Vec<String> {

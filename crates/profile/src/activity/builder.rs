@@ -12,7 +12,7 @@ pub const MAX_LANES: u32 = 48;
 /// Key of a track: how tracks are ordered.
 type TrackKey = (u32, u32, u64, TrackKind);
 
-/// When an event happened.
+/// The time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
     /// It has no time.

@@ -21,7 +21,7 @@ use crate::worker::worker_name;
 /// Events on tracks, and values over time.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
-    /// What the numbers of the time axis are.
+    /// The unit of the time axis.
     pub axis: Axis,
     /// The host's time of 0 in nanoseconds.
     pub origin_ns: i64,
@@ -41,7 +41,7 @@ pub struct Activity {
     pub dropped_count: u64,
     /// Values over time.
     pub series: Vec<Series>,
-    /// What submissions wait for and signal, by time; empty if that is not known of any.
+    /// The semaphores of submissions, by time; empty if that is not known of any.
     pub submissions: Vec<Submission>,
 }
 
@@ -71,7 +71,7 @@ pub struct Session {
     pub status: Option<u32>,
 }
 
-/// What the numbers of the time axis are.
+/// The unit of the time axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Axis {
     /// Nanoseconds of the host's monotonic clock.
@@ -84,7 +84,7 @@ pub enum Axis {
 /// A row of a timeline, with a lane for each event that overlaps others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Track {
-    /// What its events are.
+    /// The kind of its events.
     pub kind: TrackKind,
     /// Physical device, or [`NONE`].
     pub device: u32,
@@ -99,7 +99,7 @@ pub struct Track {
     pub is_correlated: bool,
 }
 
-/// What the events of a track are.
+/// The kind of the events of a track.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TrackKind {
     /// Scopes of a capture.
@@ -108,7 +108,7 @@ pub enum TrackKind {
     Calls,
     /// Submissions to a queue, from the call until they may run.
     Submissions,
-    /// What the host executed for a queue.
+    /// Operations that the host executed for a queue.
     HostExecution,
     /// Regions of command buffers between barriers.
     CommandRegions,
@@ -120,12 +120,12 @@ pub enum TrackKind {
     Recordings,
     /// Dispatches in command buffers.
     RecordedDispatches,
-    /// What a worker of a device executed.
+    /// Work that a worker of a device executed.
     Worker,
 }
 
 impl Track {
-    /// What a page calls it.
+    /// The name that a page shows.
     pub fn name(&self) -> Cow<'static, str> {
         match self.kind {
             TrackKind::Worker => worker_name(u32::try_from(self.stream).unwrap_or(NONE)),
@@ -135,7 +135,7 @@ impl Track {
 }
 
 impl TrackKind {
-    /// What a page calls tracks of this kind.
+    /// The name that a page shows for tracks of this kind.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scopes => "scopes",
@@ -172,9 +172,9 @@ pub struct Event {
     pub lane: u32,
     /// Whether it has a start and a duration.
     pub is_timed: bool,
-    /// When it starts, counted from [`Activity::origin_ns`].
+    /// The start, counted from [`Activity::origin_ns`].
     pub start: u64,
-    /// How long it takes.
+    /// The duration.
     pub duration: u64,
     /// Index of its name.
     pub name: u32,

@@ -14,7 +14,7 @@ pub(super) struct Submissions {
 }
 
 struct Timed {
-    /// When it was submitted; without its event, after all others.
+    /// The time at which it was submitted; without its event, after all others.
     at: i64,
     submission: Submission,
 }

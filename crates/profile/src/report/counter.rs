@@ -175,7 +175,7 @@ impl<'a> Totals<'a> {
         Ok(is_selected)
     }
 
-    /// What reports call the function of a sample.
+    /// The name of a sample's function in reports.
     fn key(&self, device: u32, executable: u64, function: u32) -> Result<Cow<'a, [u8]>> {
         if executable == 0 || function == NONE {
             return Ok(Cow::Borrowed(b"unattributed"));

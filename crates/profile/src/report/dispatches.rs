@@ -20,7 +20,7 @@ use crate::{ContentType, QueueEventType, Record};
 /// Number of the longest dispatches that are kept.
 const LONGEST: usize = 8;
 
-/// What the reports about dispatches print.
+/// The totals and events that the reports about dispatches print.
 #[derive(Default)]
 pub struct Dispatches<'a> {
     pub model: Model<'a>,
@@ -57,7 +57,7 @@ pub struct Longest<'a, T> {
 /// An execution of a command buffer: the command buffer, the submission and the queue.
 pub type ExecutionKey = (u64, u64, QueueKey);
 
-/// How many dispatches there are.
+/// Numbers of dispatches.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub total: u64,

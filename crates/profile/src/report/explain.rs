@@ -503,7 +503,7 @@ fn source(is_host: bool) -> &'static str {
 }
 
 impl Rank {
-    /// What functions are ranked by: nanoseconds, or ticks if these are unknown.
+    /// The key by which functions are ranked: nanoseconds, or ticks if these are unknown.
     fn score(&self) -> f64 {
         self.ns.map_or(self.total_ticks as f64, |(_, total)| total as f64)
     }

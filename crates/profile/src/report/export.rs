@@ -29,7 +29,7 @@ const PRODUCER_METRICS: u64 = 1 << 63;
 /// [`layout::MetricSample::flags`]: it has a timestamp of its source.
 const SOURCE_TIMESTAMP: u32 = 1;
 
-/// What the clocks are.
+/// The clocks.
 const TIME_DOMAINS: &str = concat!(
     "{\"iree_host_time_ns\":\"iree_time_now monotonic nanoseconds\",",
     "\"device_tick\":\"raw physical-device timestamp ticks\",",
@@ -38,7 +38,7 @@ const TIME_DOMAINS: &str = concat!(
     "\"device_tick_duration_ns\":\"duration nanoseconds derived from device_tick clock fit\"}"
 );
 
-/// How ticks become nanoseconds.
+/// The map from ticks to nanoseconds.
 const CLOCK_FIT: &str =
     "{\"basis\":\"first_last_clock_correlation\",\"rounding\":\"nearest_integer_nanosecond\"}";
 
@@ -563,7 +563,7 @@ fn bracket_ns(begin: i64, end: i64) -> i64 {
     if end >= begin { end.wrapping_sub(begin) } else { 0 }
 }
 
-/// What happened on workers that found no work at the end of a region.
+/// The activity of workers that found no work at the end of a region.
 fn tail_of(event: &layout::CommandRegionEvent) -> String {
     let buckets: Vec<_> = event.remaining_tiles_bucket_counts.iter().map(ToString::to_string).collect();
     format!(

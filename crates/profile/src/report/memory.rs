@@ -42,7 +42,7 @@ pub fn print(bundle: &Bundle<'_>, options: &ReportOptions, out: &mut Out<'_>) ->
     Ok(())
 }
 
-/// What an allocation is.
+/// The kind of an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Kind {
     #[default]
@@ -79,7 +79,7 @@ impl Kind {
     }
 }
 
-/// What was opened and closed.
+/// The bytes and allocations that were opened and closed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Balance {
     pub current_count: u64,
@@ -194,7 +194,7 @@ pub struct Allocation {
     pub materialized: Balance,
 }
 
-/// What the memory events of a bundle amount to.
+/// The totals of the memory events of a bundle.
 #[derive(Debug, Default)]
 pub struct Memory {
     pub total: u64,
@@ -451,7 +451,7 @@ impl Allocation {
     }
 }
 
-/// When devices executed the allocations and deallocations of queues.
+/// The times at which devices executed the allocations and deallocations of queues.
 #[derive(Default)]
 pub struct Lifetimes<'a> {
     model: Model<'a>,
@@ -459,7 +459,7 @@ pub struct Lifetimes<'a> {
     events: HashMap<(u32, u32, QueueEventType, u64, u64), &'a layout::QueueDeviceEvent>,
 }
 
-/// When a device executed an allocation and its deallocation.
+/// The times at which a device executed an allocation and its deallocation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lifetime {
     pub alloca_event: u64,
@@ -499,7 +499,7 @@ impl<'a> Lifetimes<'a> {
         Ok(())
     }
 
-    /// When the device executed an allocation.
+    /// The times at which the device executed an allocation.
     pub fn of(&self, allocation: &Allocation) -> Lifetime {
         let mut lifetime = Lifetime::default();
         if allocation.kind != Kind::QueueAllocation {

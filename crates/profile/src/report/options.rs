@@ -1,8 +1,8 @@
-//! Which report to print, and how.
+//! Reports, their forms and their filters.
 
 use rehal_base::{Error, Remedy, Result, glob};
 
-/// What to print.
+/// A report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Report {
     /// Every record, without its rows.
@@ -30,7 +30,7 @@ pub enum Report {
     Export,
 }
 
-/// In what form to print it.
+/// The form of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Lines for people.
@@ -42,7 +42,7 @@ pub enum Format {
     IreeperfJsonl,
 }
 
-/// What to print, and how.
+/// The report to print, with its form and filters.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReportOptions {
@@ -103,7 +103,7 @@ impl Report {
         Self::Cat,
     ];
 
-    /// What the command line calls it.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cat => "cat",
@@ -146,7 +146,7 @@ impl Format {
     /// All formats.
     pub const ALL: &'static [Self] = &[Self::Text, Self::Jsonl, Self::IreeperfJsonl];
 
-    /// What the command line calls it.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Text => "text",

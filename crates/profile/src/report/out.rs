@@ -1,9 +1,9 @@
 //! Output of reports: rows as JSON objects, one per line, or as text, from one list of columns.
 //!
-//! A row has a kind, columns and a template. As JSON it is an object of its columns. As text it is its template,
-//! in which `{name}` stands for the value of a column, and `{name?text}` and `{name!text}` for `text` if the
-//! column is set, or not set: one that is missing, empty, zero or false is not. A row without a template is left
-//! out of text.
+//! A row has a kind, columns and a template. As JSON it is an object of its columns. As text it is its
+//! template, in which `{name}` stands for the value of a column, and `{name?text}` and `{name!text}` for
+//! `text` if the column is set, or not set: one that is missing, empty, zero or false is not. A row without a
+//! template is left out of text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -94,8 +94,8 @@ impl<'w> Out<'w> {
     }
 }
 
-/// Appends columns to a [`Row`]: `name: value`, `from { names }` for fields of the same names, or `@name: value`
-/// for a column that only the template refers to.
+/// Appends columns to a [`Row`]: `name: value`, `from { names }` for fields of the same names, or
+/// `@name: value` for a column that only the template refers to.
 macro_rules! columns {
     ($row:expr $(,)?) => {};
     ($row:expr, $from:ident { $($name:ident),+ $(,)? } $(, $($rest:tt)*)?) => {
@@ -150,7 +150,7 @@ impl Row<'_, '_> {
         self.out.flush_if_full();
     }
 
-    /// Appends a column that is no field of the object.
+    /// Appends a column that JSON does not have.
     pub fn hidden(&mut self, name: &'static str, value: &dyn fmt::Display) {
         if self.out.is_text {
             self.out.cells.add(self.prefix, name, |text| drop(write!(text, "{value}")));

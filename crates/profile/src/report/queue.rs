@@ -59,7 +59,7 @@ fn print_summary(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut
     );
 }
 
-/// What happened on one queue.
+/// The events of one queue.
 #[derive(Clone, Default)]
 struct OnQueue<'d, 'a> {
     submissions: Vec<&'d Span<u64>>,

@@ -24,7 +24,7 @@ pub fn print(bundle: &Bundle<'_>, out: &mut Out<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What a row totals.
+/// The events that a row totals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     DispatchFunction = 1,
@@ -76,7 +76,7 @@ enum Domain {
     HostTime = 2,
 }
 
-/// What the events of a row have in common.
+/// The properties that all events of a row share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     kind: Kind,

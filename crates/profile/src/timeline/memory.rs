@@ -20,7 +20,7 @@ pub struct Memory {
     pools: HashMap<(u32, u64), u64>,
 }
 
-/// What is counted: of a device, or of one of its pools if the id is not zero.
+/// The key of a counter: of a device, or of one of its pools if the id is not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     device: u32,
@@ -125,7 +125,7 @@ impl Key {
     }
 }
 
-/// What an event does to the bytes that are allocated.
+/// The effect of an event on the bytes that are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Open,
@@ -142,7 +142,7 @@ impl Change {
     }
 }
 
-/// What charts call the allocations of a kind.
+/// The name of the allocations of a kind in charts.
 pub(crate) const fn plural(kind: Kind) -> &'static str {
     match kind {
         Kind::Slab => "slabs",
@@ -153,7 +153,7 @@ pub(crate) const fn plural(kind: Kind) -> &'static str {
     }
 }
 
-/// What an event allocates or frees, if it does.
+/// The kind that an event allocates or frees, if it does.
 pub(crate) fn change_of(event: &layout::MemoryEvent) -> Option<(Kind, Change)> {
     use MemoryEventType as Type;
     let event_type = Type(event.event_type.get());

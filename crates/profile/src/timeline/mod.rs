@@ -41,7 +41,7 @@ const WINDOW: usize = 1 << 16;
 /// Submissions for which it is known whether a dispatch was already seen.
 const KNOWN_SUBMISSIONS: usize = 1 << 12;
 
-/// What a timeline has, and what it had to leave out or could not place.
+/// Numbers of the events of a timeline, and of those that it left out or could not place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimelineSummary {
     /// Slices, and instants for submissions.
@@ -92,7 +92,7 @@ pub fn write(bundle: &Bundle<'_>, sink: &mut dyn Write) -> Result<TimelineSummar
     Ok(timeline.summary)
 }
 
-/// What the first walk finds.
+/// The results of the first walk.
 #[derive(Default)]
 struct Survey<'a> {
     model: Model<'a>,

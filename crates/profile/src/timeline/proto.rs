@@ -67,7 +67,7 @@ pub struct Clock {
     pub timestamp: Option<u64>,
 }
 
-/// What holds for all packets of a sequence.
+/// Defaults of all packets of a sequence.
 #[derive(Clone, PartialEq, Message)]
 pub struct TracePacketDefaults {
     #[prost(uint32, optional, tag = "58")]
@@ -91,7 +91,7 @@ pub struct TrackDescriptor {
     pub sibling_order_rank: Option<i32>,
 }
 
-/// What makes a track a counter.
+/// The description of a counter track.
 #[derive(Clone, PartialEq, Message)]
 pub struct CounterDescriptor {
     #[prost(int32, optional, tag = "3")]

@@ -42,7 +42,7 @@ pub enum Value {
     Text(String),
 }
 
-/// What a slice or an instant is.
+/// The name and annotations of a slice or an instant.
 pub struct Event<'e> {
     pub name: &'e str,
     pub category: &'static str,

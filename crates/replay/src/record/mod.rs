@@ -6,9 +6,9 @@
 //!
 //! The recorder bypasses the handles of the base devices and calls their backends, since its own handles have
 //! checked the arguments. One thread flushes the writer every 40 ms, which keeps clock reads out of calls,
-//! and another (`background_sink.rs`) writes to the file: it takes over the writer's buffers of 128 KiB and returns
-//! them when they are written. Sixteen buffers bound the memory: at most 2 MiB wait to be written, and four
-//! bytes of checksum for each 4 KiB of the file.
+//! and another (`background_sink.rs`) writes to the file: it takes over the writer's buffers of 128 KiB and
+//! returns them when they are written. Sixteen buffers bound the memory: at most 2 MiB wait to be written,
+//! and four bytes of checksum for each 4 KiB of the file.
 //!
 //! Slices longer than 256 KiB are written zero-copy. Shared memory is copied once into a buffer
 //! (`Writer::append_with_tail`), because the checksum must cover the bytes written, even if the program

@@ -134,9 +134,9 @@ fn accesses_are_exactly_the_bytes_that_are_named() {
         |it: &mut CaptureBuilder, into: Id| it.command_copy(into, slot(0, 0, 4), slot(0, 8, 4)),
     ]
     .map(|record| capture.commands(1, record));
-    type Issue<'i> = &'i dyn Fn(&mut CaptureBuilder);
+    type Case<'i> = (&'i dyn Fn(&mut CaptureBuilder), &'i [(u64, u64, AccessKind)]);
     let table = [range(buffer, 16, 16)];
-    let cases: [(Issue<'_>, &[(u64, u64, AccessKind)]); 6] = [
+    let cases: [Case<'_>; 6] = [
         (&|it| it.execute(past, &table), &[(20, 12, WRITES)]),
         (&|it| it.execute(adjacent, &table), &[(16, 12, WRITES)]),
         (&|it| it.execute(shifted, &table), &[(16, 4, READS), (24, 4, WRITES)]),
@@ -173,7 +173,7 @@ fn reports_are_bounded_and_count_all_pairs() {
     assert_eq!((found.count, found.pairs.len(), pair.overlaps.len()), (1, 1, 16));
     let last = overlap(buffer, 32 * 15, 4, WRITES, WRITES);
     assert_eq!((pair.overlaps[15], pair.may_be_host_ordered, pair.host_access), (last, true, None));
-    // More ranges than are told apart.
+    // More ranges than are tracked apart.
     let many = capture.buffer(1 << 16);
     let parts = |it: &mut CaptureBuilder, into: Id| {
         (0..1100).for_each(|at| it.command_fill(into, range(many, 32 * at, 4), &[1]));

@@ -185,4 +185,4 @@ macro_rules! with_instructions {
         instructions!(dispatch $($superinstructions)*);
     };
 }
-superinstructions!(with_instructions);
+table::superinstructions!(with_instructions);

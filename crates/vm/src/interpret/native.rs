@@ -5,9 +5,8 @@ use crate::code::Site;
 use crate::registers::{Number, put};
 use crate::{Call, Convention, Flow, Ref, Resumed, Value, ValueKind};
 
-use super::activation::broken;
 use super::{
-    Called, Frame, Machine, ModuleView, Modules, NativeFunction, Outcome, Pending, Target, window_at,
+    Called, Frame, Machine, ModuleView, Modules, NativeFunction, Outcome, Pending, Target, broken, window_at,
 };
 
 impl Machine {

@@ -33,8 +33,9 @@ impl RecorderPool {
         Recorder::create(&self.gpu, family)
     }
 
-    /// Keeps a recorder whose work is complete for reuse.
-    pub(crate) fn recycle(&self, mut recorder: Box<Recorder>) {
+    /// Keeps the recorder of complete work, if it had one, for reuse.
+    pub(crate) fn recycle(&self, recorder: Option<Box<Recorder>>) {
+        let Some(mut recorder) = recorder else { return };
         if recorder.reset().is_ok() {
             let mut spare = self.spare.lock();
             if spare.len() < SPARE_LIMIT {

@@ -117,9 +117,7 @@ impl Core {
             timestamps.report(profile, recorder, &self.ticks);
         }
         // What was used is free before those that wait for the signals ask for more.
-        if let Some(recorder) = uses.recorder.take() {
-            self.recorders.recycle(recorder);
-        }
+        self.recorders.recycle(uses.recorder.take());
         drop(uses);
         kept.promise().settle(outcome);
         self.give_spare(kept);
