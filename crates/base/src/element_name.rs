@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Serialize, Serializer};
+
 use crate::{ElementType, Error, Numerical};
 
 /// Types whose names are not just prefix and bit count.
@@ -64,6 +66,12 @@ const PREFIXES: [(&str, Numerical); 7] = [
     ("f", Numerical::FLOAT_IEEE),
     ("*", Numerical::OPAQUE),
 ];
+
+impl Serialize for ElementType {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
 
 /// The name in the reference's tools; a type without a name is `*` and its bits.
 impl fmt::Display for ElementType {

@@ -1,5 +1,7 @@
+use serde::Serialize;
+
 /// A byte range, `offset` and `length`, whose end does not overflow 64 bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Range {
     /// First byte.
     pub offset: u64,

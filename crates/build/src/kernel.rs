@@ -17,6 +17,7 @@ use std::path::Path;
 use rehal_base::Range;
 use rehal_hal::FunctionInfo;
 use rehal_judge::stats::Interval;
+use serde::Serialize;
 
 pub use compile::{
     CompilerOptions, KernelLibrary, build_kernel, build_substitutes, check_kernel_flags,
@@ -56,7 +57,7 @@ pub struct ObservedKernel {
 }
 
 /// Dispatches with the same workgroups, constants and bindings.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct ObservedShape {
     /// Number of dispatches.
@@ -80,7 +81,7 @@ pub struct ObservedShape {
 }
 
 /// A binding of an [`ObservedShape`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct ObservedBinding {
     /// Number of bytes.
@@ -92,8 +93,10 @@ pub struct ObservedBinding {
     /// From the first to the last byte of it that a dispatch changed.
     pub changed: Option<Range>,
     /// The elements or bytes that it changed, in order, if they are known.
+    #[serde(skip)]
     pub changed_ranges: Option<Vec<Range>>,
     /// The pages of it that a dispatch accessed, in order, if they are known.
+    #[serde(skip)]
     pub accessed_ranges: Option<Vec<Range>>,
 }
 

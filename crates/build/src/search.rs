@@ -82,25 +82,29 @@ pub enum SearchEffort {
     Result,
 }
 
-/// What a comparison of a candidate found.
-#[derive(Clone, Debug, PartialEq)]
+/// What a comparison of a candidate found. As JSON, how it compares.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Measured {
     /// What it says about the candidate.
     pub outcome: TrialOutcome,
     /// Why it is not right.
+    #[serde(skip)]
     pub error: Option<String>,
     /// Its time as a fraction of the other's.
     pub ratio: Option<f64>,
     /// The interval of the ratio.
     pub ratio_interval: Option<[f64; 2]>,
     /// Time of all dispatches of the other in nanoseconds.
+    #[serde(skip)]
     pub other_ns: Option<f64>,
     /// Time of all dispatches of the candidate in nanoseconds.
+    #[serde(skip)]
     pub candidate_ns: Option<f64>,
     /// The timings, as `rehal compare` reports them.
     pub timings: Option<Value>,
     /// What is right up to rounding, as `rehal compare` reports it; `None` if its results are the same.
+    #[serde(skip)]
     pub rounding: Option<Value>,
 }
 

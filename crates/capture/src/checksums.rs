@@ -16,6 +16,7 @@
 use std::fmt;
 
 use rehal_base::{Fault, FormatError, MappedFile, Remedy};
+use serde::{Serialize, Serializer};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -30,7 +31,8 @@ pub(crate) const BLOCK_BYTES: usize = 4096;
 const EVICTED_BYTES: usize = 4 << 20;
 
 /// Whether a capture has checksums.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChecksumState {
     /// Not recorded: the recorder, such as the reference's, does not add checksums.
     Absent,
@@ -41,14 +43,22 @@ pub enum ChecksumState {
 }
 
 /// A range of a capture whose checksum does not match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Damage {
     /// File offset of its first byte.
     pub offset: u64,
     /// Its length in bytes: one or more blocks, or the checksum record.
     pub length: u64,
     /// Ordinals of the first and the last record in it, unless damage before it hides the record boundaries.
+    #[serde(flatten, serialize_with = "first_and_last")]
     pub records: Option<(u64, u64)>,
+}
+
+fn first_and_last<S: Serializer>(records: &Option<(u64, u64)>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map([
+        ("first_record", records.map(|(first, _)| first)),
+        ("last_record", records.map(|(_, last)| last)),
+    ])
 }
 
 impl fmt::Display for Damage {

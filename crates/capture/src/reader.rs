@@ -1,4 +1,7 @@
+use std::fmt;
+
 use rehal_base::{Fault, FormatError, MappedFile, Remedy, StatusCode};
+use serde::Serialize;
 use zerocopy::FromBytes;
 
 use crate::checksums::{ChecksumState, Damage, Extent, Mismatch, Table, Verifier};
@@ -35,7 +38,7 @@ pub struct OpenOptions {
 }
 
 /// The premature end of a capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Tear {
     /// File offset of the first incomplete record.
     pub offset: u64,
@@ -45,8 +48,8 @@ pub struct Tear {
     pub lost_bytes: u64,
 }
 
-impl std::fmt::Debug for Capture<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Capture<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut fields = f.debug_struct("Capture");
         fields.field("length_bytes", &self.length_bytes()).field("closed", &self.closed);
         fields.field("tear", &self.tear).field("checksums", &self.checksums());

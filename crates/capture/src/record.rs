@@ -1,4 +1,7 @@
+use std::fmt;
+
 use rehal_base::{Fault, FormatError};
+use serde::{Serialize, Serializer};
 
 use crate::layout::RecordHeader;
 use crate::{ObjectType, OperationCode, PayloadType, RecordType};
@@ -13,6 +16,18 @@ pub struct Version {
     pub major: u16,
     /// 0 in all released versions; ignored, like the reference does.
     pub minor: u16,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 impl Version {

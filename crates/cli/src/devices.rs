@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 
 use rehal_base::{Context, Result};
-use rehal_devices::{DeviceOptions, DeviceSpec, NamedPath, driver_of_format, drivers_with, find_driver};
+use rehal_devices::{
+    DeviceOptions, DeviceSpec, NamedPath, driver_of_format, drivers, drivers_with, find_driver,
+};
 use rehal_hal::{CommonOptions, DeviceDescription, DeviceUri, Driver, DriverRegistry, OptionSet};
 
 use crate::flags::{DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, Flags, PERF_MAP, Refusal, set_options};
@@ -114,6 +116,18 @@ pub(crate) fn answer(query: &str, value: &str, flags: &Flags) -> Option<Result<S
     })
 }
 
+/// The available drivers, or if `start` names one as a URI does, the URIs of its devices; each with a description.
+pub(crate) fn beginning_with(start: &str) -> Vec<(String, String)> {
+    let registry = drivers();
+    let Some((name, _)) = start.split_once("://") else {
+        let available = registry.drivers().iter().filter(|driver| driver.availability().is_ok());
+        return available.map(|it| (it.name().into(), it.description().into())).collect();
+    };
+    let Ok(driver) = find_driver(&registry, name) else { return Vec::new() };
+    let devices = driver.enumerate().unwrap_or_default();
+    devices.iter().map(|device| (driver.uri(device).to_string(), device.name.to_string())).collect()
+}
+
 const RULE: &str = "# ============================================================================";
 const LIGHT_RULE: &str = "# ===----------------------------------------------------------------------===";
 
@@ -187,7 +201,6 @@ fn dump_device(driver: &Driver, device: &DeviceDescription) -> String {
 #[cfg(test)]
 mod tests {
     use rehal_base::{Error, StatusCode};
-    use rehal_devices::drivers;
     use rehal_hal::{
         CompilerTarget, Device, DeviceParameter, DeviceSection, DriverBackend, ExecutableFormat,
     };

@@ -18,8 +18,6 @@ use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 use crate::table::{Layout, quoted};
 use crate::{Invocation, advice, output};
 
-pub(crate) use rehal_judge::Rows;
-
 /// A report, with the data of both formats.
 pub(crate) trait Report: Serialize {
     /// Name and version of its JSON, such as `rehal.info/1`. The version grows if a key or its meaning

@@ -12,7 +12,7 @@ use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
 use crate::report::{ErrorReports, Origin};
 use crate::table::table;
-use crate::{advice, files as named_files, interrupts, kernel_state, output, own_process, tools};
+use crate::{advice, files as named_files, interrupts, kernel_state, output, own_process, shells, tools};
 
 /// The program whose verbs are the tools.
 const PROGRAM: &str = "rehal";
@@ -292,6 +292,10 @@ fn start_verb(
                 None => help_of_group(program, &verb, arguments.next(), tools),
             },
         },
+        shells::VERB => {
+            let words: Vec<_> = arguments.map(|it| it.to_string_lossy().into_owned()).collect();
+            output::print(&shells::complete(tools, &words)).map(|()| 0)
+        }
         "version" | "--version" => output::print(&version(program)).map(|()| 0),
         "agents_md" | "--agents_md" | "--agents-md" => {
             let guides: Vec<_> = tools.iter().map(|tool| tool.guide).collect();

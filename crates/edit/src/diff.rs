@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use rehal_base::{Result, parallel};
 use rehal_capture::{Capture, CaptureBytes, OpenOptions, Version};
 use rehal_replay::dump::Progress;
+use serde::{Serialize, Serializer};
 
 mod compare;
 mod data;
@@ -149,6 +150,12 @@ pub enum ObjectKind {
     Executable,
     File,
     Event,
+}
+
+impl Serialize for ObjectKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
 }
 
 impl ObjectKind {

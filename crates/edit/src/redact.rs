@@ -20,11 +20,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::{Seek, Write};
 use std::ops::Range as Part;
 
-use rehal_base::{ElementType, Error, Range, Result, StatusCode};
+use rehal_base::{ElementType, Error, Range, Result, StatusCode, escaped};
 use rehal_judge::digest;
 use rehal_replay::{
     DataKind, DataPlace, FileRemap, NameKind, Plan, RewriteOptions, Rewriter, Rewritten, rewrite,
 };
+use serde::{Serialize, Serializer};
 
 use self::uses::{Segment, Store, Uses};
 use self::values::Elements;
@@ -58,10 +59,11 @@ pub struct RedactOptions {
 }
 
 /// What [`redact`] replaced, kept and left out.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Redaction {
     /// Records with data, and its bytes.
+    #[serde(rename = "replaced")]
     pub data: BTreeMap<DataKind, RedactedData>,
     /// The parts of the data, in order.
     pub ranges: Vec<RedactedRange>,
@@ -69,17 +71,22 @@ pub struct Redaction {
     pub replaced_bytes: u64,
     /// Bytes of numbers other than zero that are unchanged: infinite or NaN, the only number of their range,
     /// or the same by chance. Kept data is not counted.
+    #[serde(skip)]
     pub unchanged_bytes: u64,
     /// Distinct names that were hashed.
     pub hashed_names: BTreeMap<NameKind, u64>,
     /// What was left out, and external files that are part of the capture now.
+    #[serde(skip)]
     pub rewritten: Rewritten,
     /// What was kept.
+    #[serde(skip)]
     pub kept: KeptData,
     /// Number of dispatches that read their workgroup count from a buffer, each performed one.
+    #[serde(skip)]
     pub indirect_dispatch_count: u64,
     /// Whether their counts may depend on data that was replaced, since kernels may write them or they are
     /// read from a file: [`WorkgroupCounts`] tells by replays.
+    #[serde(skip)]
     pub counts_may_change: bool,
 }
 
@@ -110,9 +117,10 @@ impl Redaction {
 }
 
 /// Data of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RedactedData {
     /// Number of records.
+    #[serde(rename = "records")]
     pub record_count: u64,
     /// Number of bytes.
     pub bytes: u64,
@@ -132,6 +140,63 @@ pub struct RedactedRange {
     pub function_count: usize,
     /// What became of it.
     pub content: RedactedContent,
+}
+
+impl RedactedRange {
+    /// Why its type is unknown; `None` unless it is undecided.
+    pub fn reason(&self) -> Option<String> {
+        let RedactedContent::Undecided(unknown) = &self.content else { return None };
+        let function = escaped(self.function.as_deref().unwrap_or_default());
+        let users = match self.function_count {
+            0 | 1 => format!("used by '{function}'"),
+            count => format!("used by '{function}' and {} more", count - 1),
+        };
+        Some(match unknown {
+            UnknownType::Unused => "used by no function".into(),
+            UnknownType::Unnamed => format!("{users}: a name has no type, or several"),
+            UnknownType::Different(types) => {
+                let types: Vec<_> = types.iter().map(ToString::to_string).collect();
+                format!("{users}: names have {}", types.join(", "))
+            }
+            UnknownType::NotMultiple(element_type) => {
+                format!("{users}: the size is not a multiple of that of {element_type}")
+            }
+        })
+    }
+}
+
+impl Serialize for RedactedRange {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Row<'a> {
+            range: String,
+            data: DataKind,
+            content: &'static str,
+            element_type: Option<ElementType>,
+            reason: Option<String>,
+            function: Option<&'a str>,
+            functions: usize,
+        }
+        let (content, element_type) = match self.content {
+            RedactedContent::Elements(element_type) => ("elements", Some(element_type)),
+            RedactedContent::Zeros => ("zeros", None),
+            RedactedContent::Zeroed => ("zeroed", None),
+            RedactedContent::Kept => ("kept", None),
+            RedactedContent::WorkgroupCounts => ("workgroup_counts", None),
+            RedactedContent::Pattern => ("pattern", None),
+            RedactedContent::Undecided(_) => ("undecided", None),
+        };
+        let row = Row {
+            range: self.place.to_string(),
+            data: self.kind,
+            content,
+            element_type,
+            reason: self.reason(),
+            function: self.function.as_deref(),
+            functions: self.function_count,
+        };
+        row.serialize(serializer)
+    }
 }
 
 /// What became of a part of the data.
@@ -167,16 +232,18 @@ pub enum UnknownType {
 }
 
 /// What a redacted capture has as it was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct KeptData {
     /// Number of executables.
+    #[serde(rename = "executables")]
     pub executable_count: u64,
     /// The bytes of their code, with the constants and names in it.
     pub code_bytes: u64,
     /// The bytes of their specialization constants.
     pub specialization_bytes: u64,
     /// Number of dispatches, each performed one.
+    #[serde(rename = "dispatches")]
     pub dispatch_count: u64,
     /// The bytes of the constants that are passed to dispatches.
     pub constant_bytes: u64,
@@ -187,6 +254,7 @@ pub struct KeptData {
     /// The bytes of data that rules keep.
     pub stated_bytes: u64,
     /// Distinct names of scopes, files and executable caches, unless they are hashed.
+    #[serde(rename = "names")]
     pub name_count: u64,
 }
 

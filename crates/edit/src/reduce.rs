@@ -91,7 +91,7 @@ impl Default for ReduceOptions {
 }
 
 /// How large a capture is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ReduceSize {
     /// Bytes of the file.
@@ -111,6 +111,7 @@ pub struct ReduceSize {
     /// Objects that are created.
     pub objects: u64,
     /// Bytes of data, besides code, that are not zero.
+    #[serde(rename = "nonzero_data_bytes")]
     pub data_bytes: u64,
 }
 

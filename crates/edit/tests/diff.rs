@@ -283,7 +283,7 @@ fn a_replaced_executable_is_named_with_its_functions() {
     assert_ne!(before.digest, after.digest);
     let [function] = &executable.functions[..] else { panic!("{:?}", executable.functions) };
     assert_eq!((function.changes.len(), function.changes[0].name.to_string()), (1, "constants".into()));
-    assert_eq!(function.is_code_changed, None);
+    assert_eq!(function.is_same_code, None);
     assert_eq!(executable.undetermined, Some("the code has no symbols of them"));
 }
 
@@ -298,7 +298,7 @@ fn functions_with_other_code_are_named_by_their_symbols() {
         other[at] ^= 1;
         let found = diff(&bytes, &other);
         let [executable] = &found.executables[..] else { panic!("{:?}", found.executables) };
-        let changed = |it: &&FunctionChange| it.is_code_changed == Some(true);
+        let changed = |it: &&FunctionChange| it.is_same_code == Some(false);
         let functions: Vec<_> = executable.functions.iter().filter(changed).map(|it| it.ordinal).collect();
         assert!(functions.len() == 1 || executable.undetermined.is_some(), "{at:#x}: {executable:?}");
         named.extend(functions);

@@ -37,6 +37,7 @@ use std::time::Duration;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::DeviceGroup;
 use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitution};
+use serde::{Serialize, Serializer};
 
 use self::slices::ShapeSlice;
 use crate::{FAR, Judgment, PartTiming, Pulse, TimingVerdict};
@@ -46,12 +47,23 @@ use crate::{
 };
 
 /// What the CPU's caches contain when a kernel begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CacheState {
     /// What an untimed dispatch of the same kernel on the same memory left there.
     Warm,
     /// Nothing that the kernel accesses.
     Cold,
+}
+
+impl CacheState {
+    /// Its name, such as `warm`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Warm => "warm",
+            Self::Cold => "cold",
+        }
+    }
 }
 
 /// Options of a comparison.
@@ -107,7 +119,7 @@ impl Default for CompareOptions {
 }
 
 /// Dispatches of a function with the same workgroups, constants and bindings.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ComparedShape {
     /// Ordinal of the record of the first.
@@ -172,24 +184,28 @@ impl CheckedKernel<'_> {
 }
 
 /// How long a replacement takes, compared with the captured kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct Timing {
     /// What the CPU's caches contained.
     pub cache: CacheState,
     /// The ratio, its interval and what it proves. Its parts are the shapes.
+    #[serde(flatten)]
     pub judgment: Judgment,
     /// By shape, as they were given.
     pub shapes: Vec<ShapeTiming>,
 }
 
 /// The times of the dispatches of a shape.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ShapeTiming {
     /// The dispatches.
+    #[serde(flatten)]
     pub shape: ComparedShape,
     /// The times of both sides.
+    #[serde(flatten, serialize_with = "times")]
     pub timing: PartTiming,
     /// The bindings that had fresh values in each pair. Without one, a replacement that remembers its results
     /// is not found.
@@ -197,6 +213,33 @@ pub struct ShapeTiming {
     /// Of the captured side and of the replaced one: CPU time of the thread with the most, as a fraction of
     /// that of all threads.
     pub longest_shares: [f64; 2],
+}
+
+/// The times of both sides, with those that decide in front.
+fn times<S: Serializer>(timing: &PartTiming, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        captured_ns: f64,
+        replaced_ns: f64,
+        #[serde(flatten)]
+        timing: &'a PartTiming,
+    }
+    Row { captured_ns: timing.captured.ns, replaced_ns: timing.replaced.ns, timing }.serialize(serializer)
+}
+
+impl Serialize for Timing {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Row<'a> {
+            verdict: TimingVerdict,
+            #[serde(flatten, serialize_with = "fields")]
+            of: &'a Timing,
+        }
+        fn fields<S: Serializer>(of: &&Timing, serializer: S) -> Result<S::Ok, S::Error> {
+            Timing::serialize(of, serializer)
+        }
+        Row { verdict: self.verdict(), of: self }.serialize(serializer)
+    }
 }
 
 impl Timing {

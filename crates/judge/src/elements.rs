@@ -2,7 +2,7 @@
 
 use rehal_base::{ElementType, Numerical};
 use rehal_values::Floats;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{
     Tolerance,
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// How the elements of two byte strings differ.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct ElementDifferences {
     /// Number of elements that were compared.
@@ -48,15 +48,20 @@ pub struct ElementDifference {
 }
 
 /// Numbers of elements by error: in ULPs for floating-point numbers, absolute for integers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Histogram {
     /// Whether errors are in ULPs.
+    #[serde(rename = "unit", serialize_with = "unit")]
     pub is_in_ulps: bool,
     /// The bins that are not empty, from small to large errors.
     pub bins: Vec<HistogramBin>,
     /// Elements of which one or both are NaN, or that are not numbers.
     pub other_count: u64,
+}
+
+fn unit<S: Serializer>(is_in_ulps: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(if *is_in_ulps { "ulp" } else { "absolute" })
 }
 
 /// A bin of a [`Histogram`].

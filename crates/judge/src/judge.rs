@@ -23,15 +23,16 @@ mod turns;
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::Conditions;
+use crate::stats::Interval;
 
 pub use self::coarse::LONGEST_STEP_NS;
 pub use self::modes::Modes;
 pub use self::processes::{ProcessJudgment, check_times, judge_processes};
 pub use self::sampler::FAR;
 pub use self::turns::{Batch, Flow, JudgeOptions, Parts, Side, Subject, measure};
-use crate::Conditions;
-use crate::stats::Interval;
 
 /// What a time says of the time in which the threads that did the work were preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -162,7 +163,7 @@ impl Stopped {
 }
 
 /// How long the replaced side takes, compared with the captured one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Judgment {
     /// The time of all parts, as often as they count, as a fraction of the captured; not a number if no pair
@@ -170,16 +171,20 @@ pub struct Judgment {
     pub ratio: f64,
     /// Its interval; `None` with too few batches. With 97.5 %, all intervals of a measurement contain the
     /// ratio, however many times it is looked at; with 96 % if one part has two modes.
+    #[serde(rename = "ratio_interval")]
     pub interval: Option<Interval>,
     /// By which fraction of the captured time the replaced side may be slower.
     pub margin: f64,
     /// What measures the times.
+    #[serde(rename = "timed_by")]
     pub clock: Clock,
     /// The parts, as they were given.
+    #[serde(skip)]
     pub parts: Vec<PartTiming>,
     /// Number of pairs whose times are without preemption.
     pub pair_count: u64,
     /// Number of pairs of which one includes the time in which a thread was preempted. They never count.
+    #[serde(rename = "preempted_pair_count")]
     pub preempted_count: u64,
     /// Number of batches that count. Each has a placement of its own.
     pub batch_count: u64,
@@ -193,9 +198,15 @@ pub struct Judgment {
     /// What ended the sampling.
     pub stopped: Stopped,
     /// The time of the measurement.
+    #[serde(rename = "elapsed_ns", serialize_with = "nanoseconds")]
     pub elapsed: Duration,
     /// What the machine did meanwhile.
+    #[serde(rename = "machine")]
     pub conditions: Conditions,
+}
+
+fn nanoseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(time.as_nanos() as u64)
 }
 
 impl Judgment {
@@ -237,10 +248,11 @@ pub enum Statistic {
 }
 
 /// The times of one part.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct PartTiming {
     /// How often it counts.
+    #[serde(skip)]
     pub count: u64,
     /// The captured side.
     pub captured: SideTiming,
@@ -249,6 +261,7 @@ pub struct PartTiming {
     /// The median over batches of the ratio.
     pub ratio: f64,
     /// Its interval.
+    #[serde(rename = "ratio_interval")]
     pub interval: Option<Interval>,
 }
 

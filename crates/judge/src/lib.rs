@@ -115,7 +115,7 @@ pub use options::{
 };
 pub use pulse::{Measuring, Pulse};
 pub use report::{AggregateUnit, Reporter, Reporters, Run, RunKind, SampleStatistics};
-pub use reports::{ComparisonReport, Findings, Rows, VerifyReport, cache_name};
+pub use reports::{ComparisonReport, VerifyReport};
 pub use run::{RunOutcome, Runner};
 pub use state::State;
 pub use stats::Interval;

@@ -1,9 +1,11 @@
 use rehal_base::{ElementType, Error, Result, glob};
+use serde::Serialize;
 
 use crate::element_types::types_in_name;
 
-/// How much numbers may differ: elements are the same if they are within any of the limits.
-#[derive(Clone, Debug, PartialEq)]
+/// How much numbers may differ: elements are the same if they are within any of the limits. Reports name it by
+/// its function and type, without the limits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Tolerance {
     /// The functions that it applies to, with `*` and `?`.
@@ -11,10 +13,13 @@ pub struct Tolerance {
     /// The type of the elements that it applies to.
     pub element_type: ElementType,
     /// Maximum number of representable numbers from one to the other.
+    #[serde(skip)]
     pub ulps: Option<u64>,
     /// Maximum absolute error.
+    #[serde(skip)]
     pub absolute: Option<f64>,
     /// Maximum error relative to the expected number.
+    #[serde(skip)]
     pub relative: Option<f64>,
 }
 

@@ -38,7 +38,7 @@ pub use watch::{OutOfBoundsWrite, REDZONE_BYTES, watch_memory};
 
 use rehal_base::{ElementType, Range, Remedy};
 use rehal_replay::{HostRead, Observer, Operation};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{ElementDifferences, ElementTypeRule, NumberSummary, Pulse, Tolerance};
 
@@ -95,7 +95,8 @@ pub struct VerifySides<'r, 'o, 'd> {
 }
 
 /// What a verification found.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct Verification {
     /// Number of dispatches that were compared.
@@ -124,6 +125,7 @@ pub struct Verification {
     /// [`WorkgroupSchedule::Reversed`]: rehal_hal::WorkgroupSchedule::Reversed
     pub depends_on_order: bool,
     /// [`VerifyOptions::pulse`] has ended it.
+    #[serde(skip)]
     pub is_interrupted: bool,
     /// Two replays of the verified code, with the same contents of new memory, differ, and these are the
     /// differences: its workgroups race, or it uses a clock or the like. Set by the caller.
@@ -135,6 +137,7 @@ pub struct Verification {
     pub is_with_captured: bool,
     /// Length of the longest range that differs and of which only digests of the expected bytes are known; 0
     /// without one.
+    #[serde(skip)]
     pub digested_bytes: u64,
     /// Number of dispatches that wrote outside of their bindings.
     pub out_of_bounds_write_count: u64,
@@ -146,8 +149,10 @@ pub struct Verification {
     /// ignores, or results that no dispatch computed.
     pub unwritten_read_bytes: u64,
     /// The first host read with such bytes.
+    #[serde(serialize_with = "record")]
     pub first_unwritten_read: Option<Place>,
     /// The dispatches and host reads of two captures that have no counterpart in the other one.
+    #[serde(skip)]
     pub unmatched: Vec<Unmatched>,
     /// Why it cannot be told whether the rest is the same.
     pub inconclusive: Vec<String>,
@@ -184,7 +189,8 @@ pub struct Unmatched {
 }
 
 /// From where an element type is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum TypeSource {
     /// A rule or the ledger states it; or there is none.
     Stated,
@@ -195,7 +201,7 @@ pub enum TypeSource {
 }
 
 /// The element type of what a function writes, which is not stated.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct InferredType {
     /// The name of the function.
@@ -207,7 +213,7 @@ pub struct InferredType {
 }
 
 /// A function whose results differ by no more than rounding explains.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RoundedFunction {
     /// Its name.
@@ -215,11 +221,13 @@ pub struct RoundedFunction {
     /// The type of the elements.
     pub element_type: ElementType,
     /// The largest difference, of all of its dispatches.
+    #[serde(flatten)]
     pub error: RoundingError,
 }
 
 /// The outcome of a verification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// Everything is the same, within the tolerances and up to rounding.
     Same,
@@ -227,6 +235,21 @@ pub enum Outcome {
     Different,
     /// No difference was found, but not everything could be compared.
     Inconclusive,
+}
+
+impl Serialize for Verification {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Row<'a> {
+            outcome: Outcome,
+            #[serde(flatten, serialize_with = "fields")]
+            of: &'a Verification,
+        }
+        fn fields<S: Serializer>(of: &&Verification, serializer: S) -> Result<S::Ok, S::Error> {
+            Verification::serialize(of, serializer)
+        }
+        Row { outcome: self.outcome(), of: self }.serialize(serializer)
+    }
 }
 
 impl Verification {
@@ -271,10 +294,12 @@ impl Verification {
 }
 
 /// A binding of a dispatch, or a host read, that differs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
+#[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct Difference {
     /// The dispatch or host read.
+    #[serde(flatten)]
     pub place: Place,
     /// The ordinal of the binding; `None` for a host read.
     pub binding: Option<u32>,
@@ -283,16 +308,20 @@ pub struct Difference {
     /// The buffer's id in the capture.
     pub buffer_id: u64,
     /// The range of the buffer that is bound or read.
+    #[serde(flatten)]
     pub range: Range,
     /// From the first to the last byte that is known to differ, in `range`; with digests alone, the pieces
     /// that differ.
+    #[serde(flatten, serialize_with = "different")]
     pub different: Range,
     /// From the first to the last of the pieces of which only digests are known, which differ; `None` without
     /// such pieces.
+    #[serde(flatten, serialize_with = "digest_bytes")]
     pub digest_bytes: Option<Range>,
     /// The element type, if it is known.
     pub element_type: Option<ElementType>,
     /// From where the element type is known.
+    #[serde(skip)]
     pub type_source: TypeSource,
     /// The elements; `None` if none is known to differ, only digests of pieces.
     pub elements: Option<ElementDifferences>,
@@ -305,6 +334,39 @@ pub struct Difference {
     pub expected: Option<NumberSummary>,
     /// The actual numbers in the same place.
     pub actual: Option<NumberSummary>,
+}
+
+impl Serialize for Difference {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Row<'a> {
+            #[serde(flatten, serialize_with = "fields")]
+            of: &'a Difference,
+            is_type_inferred: bool,
+            type_source: Option<TypeSource>,
+        }
+        fn fields<S: Serializer>(of: &&Difference, serializer: S) -> Result<S::Ok, S::Error> {
+            Difference::serialize(of, serializer)
+        }
+        let is_type_inferred = self.type_source != TypeSource::Stated;
+        let type_source = self.element_type.map(|_| self.type_source);
+        Row { of: self, is_type_inferred, type_source }.serialize(serializer)
+    }
+}
+
+fn record<S: Serializer>(place: &Option<Place>, serializer: S) -> Result<S::Ok, S::Error> {
+    place.as_ref().map(|place| place.record).serialize(serializer)
+}
+
+fn different<S: Serializer>(range: &Range, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map([("different_offset", range.offset), ("different_length", range.length)])
+}
+
+fn digest_bytes<S: Serializer>(range: &Option<Range>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map([
+        ("digest_offset", range.map(|range| range.offset)),
+        ("digest_length", range.map(|range| range.length)),
+    ])
 }
 
 /// Where in a replay something differs.

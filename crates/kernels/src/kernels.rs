@@ -38,7 +38,7 @@ use rehal_replay::{
     AccessKind, Observer, Plan, PlannedBinding, RecordLocation, Replay, SliceOptions, SliceSet,
     distinct_bytes,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 pub use dispatch_files::{BindingFile, DispatchFile, DispatchFiles};
 
@@ -83,20 +83,24 @@ pub struct Kernels {
 }
 
 /// Dispatches with the same function, workgroups, constants and bindings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Kernel {
     /// The captured ordinal of the function.
+    #[serde(rename = "function_ordinal")]
     pub function: u32,
     /// The function's name; its ordinal, such as `#0`, if nothing names it.
+    #[serde(rename = "function")]
     pub name: String,
     /// The executable's id.
+    #[serde(rename = "executable")]
     pub executable_id: u64,
     /// Number of workgroups in x, y and z; `None` if it is read from a buffer in a capture that was not run.
     pub workgroup_count: Option<[u32; 3]>,
     /// Workgroup size in x, y and z; zero if the driver chooses.
     pub workgroup_size: [u32; 3],
     /// Dynamic workgroup-local memory in bytes.
+    #[serde(rename = "local_memory")]
     pub dynamic_local_memory: u32,
     /// 32-bit constants.
     pub constants: Vec<u32>,
@@ -105,27 +109,45 @@ pub struct Kernel {
     /// Number of dispatches.
     pub count: u64,
     /// The record of the first.
+    #[serde(rename = "record", serialize_with = "ordinal")]
     pub location: RecordLocation,
     /// The occurrence of the first among those of its record.
     pub occurrence: u64,
     /// The index of the device of the first, if it was run.
+    #[serde(skip)]
     pub device: Option<usize>,
     /// Time of all of them in nanoseconds, if measured: the lower quartile of replays, in each of which
     /// a dispatch during which its thread was preempted has its CPU time
     /// ([`DispatchTime::busy_ns`](rehal_judge::DispatchTime::busy_ns)).
     pub time_ns: Option<u64>,
     /// Its 95 % interval; `None` with fewer than 13 replays.
+    #[serde(rename = "time_interval_ns")]
     pub interval_ns: Option<Interval>,
     /// What the processor spent on all of them, if they were measured on a CPU.
+    #[serde(flatten)]
     pub processor: Option<KernelProcessor>,
     /// The same with other numbers of workers: see [`Kernels::add_scaling`].
     pub scaling: Vec<KernelScaling>,
     /// What the first dispatch accesses, if it was run.
+    #[serde(skip)]
     traffic: Option<Traffic>,
     /// The same, by binding.
+    #[serde(skip)]
     touched: Vec<Touched>,
     /// Whether it is cheap to see which pages it accesses.
+    #[serde(skip)]
     is_watched: bool,
+}
+
+fn ordinal<S: Serializer>(location: &RecordLocation, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u32(location.ordinal)
+}
+
+fn changed<S: Serializer>(range: &Option<Range>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map([
+        ("changed_offset", range.map(|range| range.offset)),
+        ("changed_length", range.map(|range| range.length)),
+    ])
 }
 
 /// What the threads of a CPU spend on the dispatches of a kernel.
@@ -193,7 +215,7 @@ struct Traffic {
 }
 
 /// A binding of a [`Kernel`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub struct KernelBinding {
     /// Number of bytes.
@@ -205,6 +227,7 @@ pub struct KernelBinding {
     pub is_written: Option<bool>,
     /// From the first to the last byte of it that the first dispatch changed; element, if the name of the
     /// function says of which type.
+    #[serde(flatten, serialize_with = "changed")]
     pub changed: Option<Range>,
 }
 

@@ -25,7 +25,7 @@
 pub use rehal_edit::DiffReport;
 pub use rehal_judge::{
     CacheState, CheckedKernel, CompareOptions, CompareSubject, Comparison, ComparisonReport, Conditions,
-    Difference, DispatchPlace, Findings, InferredType, KernelComparer, Ledger, LedgerContents, LedgerOptions,
+    Difference, DispatchPlace, InferredType, KernelComparer, Ledger, LedgerContents, LedgerOptions,
     LedgerWriter, NumberSummary, OutOfBoundsWrite, Outcome, Place, RoundedFunction, RoundingError,
     ShapeTiming, StaticWrite, Stopped, Timing, TimingVerdict, Tolerance, TypeSource, Unmatched, Verification,
     VerifyOptions, VerifyReport, VerifySides, verify_against, verify_captures, verify_lockstep, watch_memory,

@@ -13,6 +13,7 @@ use rehal_hal::{
     Binding, BufferRef, Command, CreateOp, FileContents, FileIdentity, FileSource, HostOp, ImportFile, Op,
     PrepareExecutable, QueueOp, Submission, WHOLE_BUFFER,
 };
+use serde::Serialize;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -23,19 +24,25 @@ use crate::ids::ThreadNumbers;
 use crate::{FileRemap, Ids, Plan, encode};
 
 /// Where the data of a record comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum DataKind {
     /// Host writes to a mapped buffer.
+    #[serde(rename = "host_writes")]
     HostWrite,
     /// An update of a buffer, by a queue or a command.
+    #[serde(rename = "updates")]
     Update,
     /// Host memory imported as a buffer.
+    #[serde(rename = "imports")]
     Import,
     /// The contents of a file in the capture.
+    #[serde(rename = "files")]
     File,
     /// Bytes that a queue read from a file.
+    #[serde(rename = "reads")]
     Read,
     /// The pattern of a fill.
+    #[serde(rename = "fill_patterns")]
     Pattern,
 }
 
@@ -53,13 +60,16 @@ pub struct DataPlace {
 }
 
 /// A name that a program gave to something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub enum NameKind {
     /// A scope.
+    #[serde(rename = "scopes")]
     Scope,
     /// The path of a file.
+    #[serde(rename = "paths")]
     Path,
     /// The identifier of an executable cache.
+    #[serde(rename = "executable_caches")]
     Cache,
 }
 

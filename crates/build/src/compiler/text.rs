@@ -1,5 +1,7 @@
 //! Executables in the text of a program, as the compiler prints it without aliases.
 
+use serde::Serialize;
+
 /// An executable that the compiler has cut out of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -31,7 +33,7 @@ pub struct ExecutableVariant {
 }
 
 /// A function of an executable, as the program calls it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ExecutableFunction {
     /// Its name.
@@ -43,16 +45,22 @@ pub struct ExecutableFunction {
     /// Type and flags of each binding.
     pub bindings: Vec<String>,
     /// Number of values from which the program computes workgroup counts.
+    #[serde(skip)]
     pub workload: usize,
     /// How it computes them.
+    #[serde(skip)]
     pub workgroup_count: String,
     /// The bytes of each binding up to the end of what it accesses there, if all of that is constant.
+    #[serde(skip)]
     pub binding_bytes: Vec<Option<u64>>,
     /// The bits of an element of each binding, if these are known and the same wherever it accesses it.
+    #[serde(skip)]
     pub(super) element_bits: Vec<Option<u64>>,
     /// The operation that exports it.
+    #[serde(skip)]
     pub(super) text: String,
     /// Its layout as operations have it.
+    #[serde(skip)]
     pub(super) layout: String,
 }
 

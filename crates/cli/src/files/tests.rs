@@ -44,7 +44,6 @@ fn forms(tool: &Tool, flag: &str) -> &'static [&'static str] {
         "replay_file_remap" => &["/captured={}"],
         "executable_plugin" => &["{}", "embedded:{}"],
         "extract" => &["scope::key={}"],
-        "gtest_output" => &["xml:{}", "json:{}"],
         "report_filename" | "rehal_kernel_record_report_filename" => &["{name}"],
         _ => &["{}"],
     }

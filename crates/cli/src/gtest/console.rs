@@ -6,7 +6,7 @@ use std::time::Duration;
 use rehal_base::{TextWriter, plural};
 
 use super::options::Options;
-use super::run::{Iteration, Outcome, Suite};
+use super::run::{Outcome, Outcomes, Suite};
 
 /// The console report in GoogleTest's format.
 pub(crate) struct Console<'a, 'o> {
@@ -29,18 +29,9 @@ impl<'a, 'o> Console<'a, 'o> {
         Self { out, options, tests, disabled }
     }
 
-    pub fn iteration_starts(
-        &mut self,
-        iteration: u32,
-        seed: u32,
-        chosen: usize,
-        first: bool,
-    ) -> io::Result<()> {
+    pub fn starts(&mut self, chosen: usize) -> io::Result<()> {
         if self.options.brief {
             return Ok(());
-        }
-        if self.options.repeat != Some(1) {
-            writeln!(self.out, "\nRepeating all tests (iteration {}) . . .\n", iteration + 1)?;
         }
         if !self.options.filter.is_universal() {
             let note = format!("Note: Google Test filter = {}\n", self.options.filter.text());
@@ -50,14 +41,10 @@ impl<'a, 'o> Console<'a, 'o> {
             let note = format!("Note: This is test shard {} of {total}.\n", index + 1);
             self.colored(Color::Yellow, &note)?;
         }
-        if self.options.shuffle {
-            let note = format!("Note: Randomizing tests' orders with a seed of {seed} .\n");
-            self.colored(Color::Yellow, &note)?;
-        }
         self.colored(Color::Green, "[==========] ")?;
         let suites = suites(usize::from(chosen > 0));
         writeln!(self.out, "Running {} from {suites}.", tests(chosen))?;
-        if first && self.tests > 0 {
+        if self.tests > 0 {
             self.colored(Color::Green, "[----------] ")?;
             writeln!(self.out, "Global test environment set-up.")?;
         }
@@ -111,12 +98,12 @@ impl<'a, 'o> Console<'a, 'o> {
         writeln!(self.out, "{} from {name} ({} ms total)\n", tests(chosen), duration.as_millis())
     }
 
-    pub fn iteration_ends<T>(&mut self, suite: &Suite<T>, ran: &Iteration, last: bool) -> io::Result<()> {
-        if !self.options.brief && last && self.tests > 0 {
+    pub fn ends<T>(&mut self, suite: &Suite<T>, ran: &Outcomes) -> io::Result<()> {
+        let (count, failed) = (ran.tests.len(), ran.failed().count());
+        if !self.options.brief && self.tests > 0 {
             self.colored(Color::Green, "[----------] ")?;
             writeln!(self.out, "Global test environment tear-down")?;
         }
-        let count = ran.outcomes.len();
         self.colored(Color::Green, "[==========] ")?;
         write!(self.out, "{} from {} ran.", tests(count), suites(usize::from(count > 0)))?;
         if self.options.print_time {
@@ -124,12 +111,12 @@ impl<'a, 'o> Console<'a, 'o> {
         }
         writeln!(self.out)?;
         self.colored(Color::Green, "[  PASSED  ] ")?;
-        writeln!(self.out, "{}.", tests(count - ran.failed()))?;
-        if ran.failed() > 0 {
+        writeln!(self.out, "{}.", tests(count - failed))?;
+        if failed > 0 {
             self.failed_tests(suite, ran)?;
         }
         if self.disabled > 0 {
-            if ran.failed() == 0 {
+            if failed == 0 {
                 writeln!(self.out)?;
             }
             let plural = if self.disabled == 1 { "" } else { "S" };
@@ -139,18 +126,11 @@ impl<'a, 'o> Console<'a, 'o> {
         self.out.flush()
     }
 
-    fn failed_tests<T>(&mut self, suite: &Suite<T>, ran: &Iteration) -> io::Result<()> {
-        let count = ran.failed();
+    fn failed_tests<T>(&mut self, suite: &Suite<T>, ran: &Outcomes) -> io::Result<()> {
+        let count = ran.failed().count();
         self.colored(Color::Red, "[  FAILED  ] ")?;
         writeln!(self.out, "{}, listed below:", tests(count))?;
-        let mut failed: Vec<_> = ran
-            .outcomes
-            .iter()
-            .filter(|(_, outcome)| !outcome.failures.is_empty())
-            .map(|(i, _)| *i)
-            .collect();
-        failed.sort_unstable();
-        for index in failed {
+        for index in ran.failed() {
             self.colored(Color::Red, "[  FAILED  ] ")?;
             writeln!(self.out, "{}", failed_name(suite, index))?;
         }

@@ -1,14 +1,13 @@
-//! A test runner compatible with GoogleTest: selection, order, console output, and XML and JSON reports.
+//! A test runner compatible with GoogleTest: selection, and console output.
 //!
-//! The formats are those of GoogleTest 1.17 (<https://google.github.io/googletest/advanced.html>). Flags for
+//! The output is that of GoogleTest 1.17 (<https://google.github.io/googletest/advanced.html>). Flags for
 //! features that do not apply here (death tests, breaking into a debugger, C++ exceptions, streaming to a
-//! host) are accepted and have no effect.
+//! host) are accepted and have no effect; those that would change the order, the number of runs or the files
+//! written are refused.
 
 mod console;
-mod file;
 mod filter;
 mod options;
-mod order;
 mod run;
 
 pub(crate) use options::{GTEST, Options};

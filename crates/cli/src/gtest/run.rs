@@ -6,9 +6,7 @@ use std::time::{Duration, Instant};
 use rehal_base::{Error, Result, TextWriter};
 
 use super::console::Console;
-use super::file;
 use super::options::Options;
-use super::order::{Random, next_seed};
 
 /// The tests of one module.
 pub(crate) struct Suite<T> {
@@ -33,16 +31,16 @@ pub(crate) struct Outcome {
     pub duration: Duration,
 }
 
-/// The outcomes of one iteration: test indices and outcomes, in execution order.
-pub(crate) struct Iteration {
-    pub outcomes: Vec<(usize, Outcome)>,
+/// The outcomes of a run: test indices and outcomes, in the order of the module.
+pub(crate) struct Outcomes {
+    pub tests: Vec<(usize, Outcome)>,
     pub duration: Duration,
 }
 
-impl Iteration {
-    /// The number of failed tests.
-    pub fn failed(&self) -> usize {
-        self.outcomes.iter().filter(|(_, outcome)| !outcome.failures.is_empty()).count()
+impl Outcomes {
+    /// The failed tests.
+    pub fn failed(&self) -> impl Iterator<Item = usize> {
+        self.tests.iter().filter(|(_, outcome)| !outcome.failures.is_empty()).map(|(index, _)| *index)
     }
 }
 
@@ -54,7 +52,7 @@ pub(crate) fn run<T>(
     suite: &Suite<T>,
     options: &Options,
     out: &mut TextWriter<'_>,
-    mut body: impl FnMut(&T) -> Vec<String>,
+    body: impl FnMut(&T) -> Vec<String>,
 ) -> Result<usize> {
     let disabled = |test: &Test<T>| test.name.starts_with("DISABLED_") && !options.also_run_disabled;
     let matching: Vec<usize> = suite.matching(options).collect();
@@ -71,52 +69,28 @@ pub(crate) fn run<T>(
             here
         });
     }
-    let report = match &options.output {
-        Some((format, path)) => Some((*format, file::create(path)?)),
-        None => None,
-    };
     let mut console = Console::new(out, options, suite.tests.len(), off.len());
-    let mut failed = 0;
-    let mut seed = options.seed;
-    let mut iteration = 0;
-    while options.repeat.is_none_or(|repeat| iteration < repeat) {
-        let mut order = on.clone();
-        if options.shuffle {
-            Random::new(seed).shuffle(&mut order);
-        }
-        let first = iteration == 0 || options.recreate_environments;
-        let last = options.repeat == Some(iteration + 1) || options.recreate_environments;
-        written(console.iteration_starts(iteration, seed, order.len(), first))?;
-        let ran = once(suite, options, &order, &mut console, &mut body)?;
-        written(console.iteration_ends(suite, &ran, last))?;
-        failed += ran.failed();
-        if let Some((format, output)) = &report {
-            file::write(*format, output, suite, &off, &ran)?;
-        }
-        seed = next_seed(seed);
-        iteration += 1;
-        if options.fail_fast && failed > 0 {
-            break;
-        }
-    }
+    written(console.starts(on.len()))?;
+    let ran = run_selected(suite, options, &on, &mut console, body)?;
+    written(console.ends(suite, &ran))?;
     let none = (options.fail_if_none_selected && on.is_empty())
         || (options.fail_if_none_linked && suite.tests.is_empty());
     if none {
         let error = Error::failed_precondition("no test was selected, which the flags treat as a failure");
         return Err(error.advise("--gtest_list_tests lists the tests, --gtest_filter chooses among them"));
     }
-    Ok(failed)
+    Ok(ran.failed().count())
 }
 
-fn once<T>(
+fn run_selected<T>(
     suite: &Suite<T>,
     options: &Options,
     order: &[usize],
     console: &mut Console<'_, '_>,
-    body: &mut impl FnMut(&T) -> Vec<String>,
-) -> Result<Iteration> {
+    mut body: impl FnMut(&T) -> Vec<String>,
+) -> Result<Outcomes> {
     let start = Instant::now();
-    let mut outcomes: Vec<(usize, Outcome)> = Vec::with_capacity(order.len());
+    let mut tests = Vec::with_capacity(order.len());
     if !order.is_empty() {
         written(console.suite_starts(&suite.name, order.len()))?;
     }
@@ -128,7 +102,7 @@ fn once<T>(
         let outcome = Outcome { failures, duration: since.elapsed() };
         written(console.test_ends(suite, index, &outcome))?;
         let failed = !outcome.failures.is_empty();
-        outcomes.push((index, outcome));
+        tests.push((index, outcome));
         if failed && options.fail_fast {
             break;
         }
@@ -137,7 +111,7 @@ fn once<T>(
     if !order.is_empty() {
         written(console.suite_ends(&suite.name, order.len(), duration))?;
     }
-    Ok(Iteration { outcomes, duration })
+    Ok(Outcomes { tests, duration })
 }
 
 fn list<'t, T: 't>(

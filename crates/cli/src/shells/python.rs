@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{Commands, Completion, Values};
+use super::{Values, first_sentence, has_effect, is_switch, values};
+use crate::flags::{Entry, GENERAL, Group, Role};
 use crate::tools::ALL;
 
 /// The verbs that are functions of the package, and the flags that these set themselves.
@@ -39,15 +40,52 @@ const HEAD: &str = "\"\"\"The options of verbs, by the flags of the tool. A test
                     REHAL_WRITE=1 cargo nextest run -p rehal-cli options_of_python\n\"\"\"\n\n\
                     from __future__ import annotations\n";
 
+/// A flag.
+#[derive(PartialEq)]
+struct Completion {
+    name: &'static str,
+    summary: String,
+    repeats: bool,
+    is_switch: bool,
+    /// The placeholder of a value; empty if it takes none.
+    form: String,
+    values: Values,
+}
+
+impl Completion {
+    fn new(entry: &dyn Entry) -> Self {
+        Self {
+            name: entry.spec().name,
+            summary: first_sentence(entry.spec().help),
+            repeats: entry.role() == Role::List,
+            is_switch: is_switch(entry),
+            form: entry.form(),
+            values: values(entry),
+        }
+    }
+}
+
 /// The two files.
 fn files() -> [String; 2] {
-    let commands = Commands::new(ALL);
+    // Most groups belong to several tools.
+    let mut all: Vec<Vec<Completion>> = Vec::new();
+    let mut group_of = |group: &Group| {
+        let flags = group.flags.iter().filter(|it| has_effect(**it)).map(|it| Completion::new(*it));
+        let flags: Vec<_> = flags.collect();
+        all.iter().position(|known| *known == flags).unwrap_or_else(|| {
+            all.push(flags);
+            all.len() - 1
+        })
+    };
+    let tools = ALL.iter().map(|tool| (tool.verb, tool.groups.iter().chain([&&GENERAL])));
+    let tools: Vec<_> =
+        tools.map(|(verb, groups)| (verb, groups.map(|it| group_of(it)).collect::<Vec<_>>())).collect();
     let (mut names, mut groups, mut verbs) = (HashMap::new(), Vec::new(), Vec::new());
     for (verb, own) in VERBS {
-        let command = commands.commands.iter().find(|it| it.verb == verb).expect("a verb");
+        let (_, its) = tools.iter().find(|(it, _)| *it == verb).expect("a verb");
         let mut parts = Vec::new();
-        for &group in &command.groups {
-            let flags: Vec<_> = commands.groups[group].iter().filter(|it| is_option(it, own)).collect();
+        for &group in its {
+            let flags: Vec<_> = all[group].iter().filter(|it| is_option(it, own)).collect();
             if flags.is_empty() {
                 continue;
             }
@@ -132,7 +170,7 @@ fn kind(flag: &Completion) -> String {
         }
         Values::Files(_) | Values::Directories => "_Path".into(),
         Values::Any if flag.form == "INTEGER" => "_Integer".into(),
-        Values::Any => "_Text".into(),
+        Values::Any | Values::Devices => "_Text".into(),
     };
     if flag.repeats { format!("{one} | Sequence[{one}]") } else { one }
 }

@@ -1,7 +1,7 @@
 //! `iree-check-module`: runs the tests that a module exports.
 
 use std::io::IsTerminal;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use rehal::program::{ModuleTest, ModuleTests};
 use rehal_base::{Error, Result, StatusCode, TextWriter, plural};
@@ -25,7 +25,7 @@ pub const CHECK_MODULE: Tool = Tool {
     summary: "runs the tests that a compiled module exports",
     about: "Each exported function without inputs and results is a test. It fails if an expectation of the check \
             module fails, or if it returns an error. Each test runs in its own context, so tests share \
-            no state. Report and flags have GoogleTest's format.\n\n\
+            no state. Output and flags are GoogleTest's.\n\n\
             What is recorded (--device_replay_output, --device_profiling_output) is of one test: of the first in the file \
             FILE.EXTENSION that the flag names, of each other in FILE.TEST.EXTENSION beside it. --print_device_statistics \
             prints totals after each test, on standard error, below its name.\n\n\
@@ -36,7 +36,7 @@ pub const CHECK_MODULE: Tool = Tool {
     examples: &[
         ("Run all tests", "{tool} --device=local-sync --module=tests.vmfb"),
         ("Run some of them", "{tool} --module=tests.vmfb --gtest_filter='*.matmul*-*large*'"),
-        ("Write a report for other tools", "{tool} --module=tests.vmfb --gtest_output=xml:report.xml"),
+        ("Write a report for other tools", "{tool} --module=tests.vmfb --format=json > report.json"),
         ("Print the names of the tests", "{tool} --module=tests.vmfb --gtest_list_tests"),
     ],
     guide: include_str!("../guides/check_module.md"),
@@ -67,14 +67,13 @@ struct Options<'i> {
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
     let format = report_format::beside_files(flags, &FORMAT)?;
     let profiling = profiling::Options::from_flags(flags)?;
     let mut program = program::Options::from_flags(flags)?;
     program.program.profiling = profiling.map(|profiling| profiling.profiling);
     let options = Options {
         reporting: Some(invocation).filter(|_| matches!(format, Format::Json)),
-        gtest: gtest::Options::new(flags, std::io::stdout().is_terminal(), now)?,
+        gtest: gtest::Options::new(flags, std::io::stdout().is_terminal())?,
         program,
         expect_failure: flags.get(&EXPECT_FAILURE),
     };
@@ -177,7 +176,7 @@ struct Checked<'t> {
     /// Null if an error prevented the tests, as expected.
     failed_count: Option<usize>,
     error: Option<FailureError<'t>>,
-    /// Those that ran, in order: several times with --gtest_repeat.
+    /// Those that ran, in order.
     tests: Vec<Ran>,
 }
 

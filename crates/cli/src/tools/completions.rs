@@ -2,8 +2,7 @@
 
 use rehal_base::Result;
 
-use crate::shells::{self, Commands};
-use crate::{Invocation, Operands, Tool, output};
+use crate::{Invocation, Operands, Tool, output, shells};
 
 /// See the [module](self).
 pub const COMPLETIONS: Tool = Tool {
@@ -11,8 +10,8 @@ pub const COMPLETIONS: Tool = Tool {
     verb: "completions",
     summary: "prints the script by which a shell completes commands",
     about: "Prints a script for bash, zsh or fish. With it, the shell completes verbs, flags that have an effect in this \
-            build, values of flags with a fixed set of them, and files with the extensions that a tool reads; also for the \
-            names of IREE's tools. The script is that of this version: print it again after an update.",
+            build, values of flags with a fixed set of them, devices, and files with the extensions that a tool reads; also for \
+            the names of IREE's tools. The script asks the program rehal, or the one whose path is typed.",
     operands: Operands::Word { what: "shell", form: "bash|zsh|fish", words: &["bash", "zsh", "fish"] },
     groups: &[],
     examples: &[
@@ -28,10 +27,5 @@ pub const COMPLETIONS: Tool = Tool {
 };
 
 fn run(invocation: &Invocation) -> Result<()> {
-    let commands = Commands::new(super::ALL);
-    output::print(&match invocation.word() {
-        "bash" => shells::bash(&commands),
-        "zsh" => shells::zsh(&commands),
-        _ => shells::fish(&commands),
-    })
+    output::print(&shells::script(invocation.word()))
 }

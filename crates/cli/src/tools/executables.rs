@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use rehal::program::{ModuleExecutable, ModuleMode, ModuleSource, ProgramModule, replaced_functions};
 use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode};
 use rehal_build::{
-    Compilation, DumpKind, DumpedExecutables, check_unchanged, is_program_source, target_flags,
+    Compilation, DumpKind, DumpedExecutables, ExecutableFunction, check_unchanged, is_program_source,
+    target_flags,
 };
 use rehal_capture::CaptureBytes;
 use rehal_hal::FunctionInfo;
@@ -212,18 +213,18 @@ type Written<'a> = (&'a (DumpKind, PathBuf), &'a Vec<String>);
 
 /// The executables of a program that is a source.
 #[derive(Serialize)]
-struct ProgramList {
+struct ProgramList<'a> {
     /// Where the files are; `None` if none or several directories were written.
     directory: Option<String>,
     /// All of these directories.
     #[serde(skip)]
     directories: Vec<String>,
     module: String,
-    executables: Vec<ProgramRow>,
+    executables: Vec<ProgramRow<'a>>,
 }
 
 #[derive(Serialize)]
-struct ProgramRow {
+struct ProgramRow<'a> {
     name: String,
     /// The target as the compiler prints it.
     target: String,
@@ -232,30 +233,15 @@ struct ProgramRow {
     files: Vec<String>,
     /// Why it has none there.
     no_files: Option<&'static str>,
-    functions: Vec<ProgramFunction>,
+    functions: &'a [ExecutableFunction],
 }
 
-#[derive(Serialize)]
-struct ProgramFunction {
-    ordinal: u32,
-    name: String,
-    /// Type and flags of each.
-    bindings: Vec<String>,
-    constants: u32,
-}
-
-impl ProgramList {
-    fn new(dumped: &DumpedExecutables, written: &[Written<'_>]) -> Self {
+impl<'a> ProgramList<'a> {
+    fn new(dumped: &'a DumpedExecutables, written: &[Written<'_>]) -> Self {
         let has_benchmarks = matches!(written, [((DumpKind::Benchmarks, _), _)]);
         let mut executables = Vec::new();
         for executable in &dumped.executables {
             for variant in &executable.variants {
-                let functions = variant.functions.iter().map(|it| ProgramFunction {
-                    ordinal: it.ordinal,
-                    name: it.name.clone(),
-                    bindings: it.bindings.clone(),
-                    constants: it.constants,
-                });
                 let mut files = Vec::new();
                 for ((_, directory), all) in written {
                     let named = dumped.files_of(all, executable, variant).into_iter();
@@ -270,7 +256,7 @@ impl ProgramList {
                     format: variant.format.clone(),
                     no_files: (has_benchmarks && files.is_empty()).then_some(NO_BENCHMARK),
                     files,
-                    functions: functions.collect(),
+                    functions: &variant.functions,
                 });
             }
         }
@@ -280,7 +266,7 @@ impl ProgramList {
     }
 }
 
-impl Report for ProgramList {
+impl Report for ProgramList<'_> {
     const SCHEMA: &'static str = "rehal.program_executables/1";
     const IS_ON_A_LINE: bool = false;
 
@@ -296,7 +282,7 @@ impl Report for ProgramList {
         let mut table = Table::new("", columns);
         for row in &self.executables {
             let files = if row.files.is_empty() { "-".into() } else { row.files.join(", ") };
-            for it in &row.functions {
+            for it in row.functions {
                 let numbers = [it.bindings.len().to_string(), it.constants.to_string()];
                 let [bindings, constants] = numbers;
                 let names = [row.name.clone(), it.name.clone()];

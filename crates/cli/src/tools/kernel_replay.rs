@@ -9,7 +9,7 @@ use rehal_base::{Context, ElementType, Error, Result, StatusCode};
 use rehal_devices::{CrashReports, DeviceOptions};
 use rehal_hal::Device;
 use rehal_judge::stats::{self, Interval};
-use rehal_judge::{ElementDifference, ElementTypeRule, Monitor, type_in_name};
+use rehal_judge::{ElementTypeRule, Monitor, type_in_name};
 use rehal_kernels::{KernelFiles, KernelReplay, KernelReplayOptions, SnapshotDifference};
 use serde::Serialize;
 
@@ -171,43 +171,9 @@ struct Replayed {
     /// Whether it wrote what is recorded; null without --verify.
     is_verified: Option<bool>,
     /// In the last repetition.
-    differences: Vec<Differing>,
+    differences: Vec<SnapshotDifference>,
     /// Where the memory after it was written.
     output: Option<String>,
-}
-
-/// What differs from the record.
-#[derive(Serialize)]
-struct Differing {
-    /// Null of what is outside of the bindings.
-    binding: Option<u32>,
-    aliases: Vec<u32>,
-    offset: u64,
-    length: u64,
-    allocation_offset: u64,
-    different_bytes: u64,
-    element_type: Option<String>,
-    compared_count: u64,
-    different_count: u64,
-    /// The first that differ.
-    elements: Vec<ElementDifference>,
-}
-
-impl From<SnapshotDifference> for Differing {
-    fn from(it: SnapshotDifference) -> Self {
-        Self {
-            binding: it.binding,
-            aliases: it.aliases,
-            offset: it.different.offset,
-            length: it.different.length,
-            allocation_offset: it.allocation_offset,
-            different_bytes: it.different_bytes,
-            element_type: it.element_type.map(|it| it.to_string()),
-            compared_count: it.elements.compared_count,
-            different_count: it.elements.different_count,
-            elements: it.elements.first,
-        }
-    }
 }
 
 /// Runs the kernel of a descriptor.
@@ -308,7 +274,7 @@ fn repeat(
         median_ns: stats::median(&times),
         median_interval_ns: stats::median_interval(&times, 0.05),
         is_verified: verifies.then_some(differences.is_empty()),
-        differences: differences.into_iter().map(Differing::from).collect(),
+        differences,
         output: output.map(|it| it.path().display().to_string()),
         times_ns: times,
     };

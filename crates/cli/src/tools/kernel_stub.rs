@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rehal_base::{Context, Error, Range, Result, StatusCode};
-use rehal_build::{KernelLanguage, ObservedBinding, ObservedKernel, ObservedShape};
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_build::{KernelLanguage, ObservedKernel, ObservedShape};
 use rehal_devices::CrashReports;
-use rehal_judge::Interval;
 use rehal_kernels::{KernelOptions, Kernels};
 use rehal_replay::Replay;
 use serde::Serialize;
@@ -161,7 +160,8 @@ struct StubReport<'k> {
     format: &'k str,
     signature: Signature,
     specialization_constants: &'k [u32],
-    shapes: Vec<Shape<'k>>,
+    /// What is not known is null.
+    shapes: &'k [ObservedShape],
 }
 
 #[derive(Serialize)]
@@ -173,54 +173,8 @@ struct Signature {
     flags: u64,
 }
 
-/// Dispatches with the same workgroups, constants and bindings. What is not known is null.
-#[derive(Serialize)]
-struct Shape<'k> {
-    record: u32,
-    count: u64,
-    workgroup_count: Option<[u32; 3]>,
-    dynamic_local_memory: u32,
-    constants: &'k [u32],
-    time_ns: Option<u64>,
-    interval_ns: Option<Interval>,
-    sample_count: u64,
-    bindings: Vec<Binding>,
-}
-
-#[derive(Serialize)]
-struct Binding {
-    length: u64,
-    alias_of: Option<u32>,
-    is_written: Option<bool>,
-    changed: Option<Changed>,
-}
-
-/// From the first to the last byte that changed.
-#[derive(Serialize)]
-struct Changed {
-    offset: u64,
-    length: u64,
-}
-
 impl<'k> StubReport<'k> {
     fn new(kernel: &'k ObservedKernel, output: &OutputFile) -> Self {
-        let binding = |it: &ObservedBinding| Binding {
-            length: it.length,
-            alias_of: it.alias_of,
-            is_written: it.is_written,
-            changed: it.changed.map(|Range { offset, length }| Changed { offset, length }),
-        };
-        let shape = |it: &'k ObservedShape| Shape {
-            record: it.record,
-            count: it.count,
-            workgroup_count: it.workgroup_count,
-            dynamic_local_memory: it.dynamic_local_memory,
-            constants: &it.constants,
-            time_ns: it.time_ns,
-            interval_ns: it.interval_ns,
-            sample_count: it.sample_count,
-            bindings: it.bindings.iter().map(binding).collect(),
-        };
         let function = &kernel.function;
         Self {
             path: output.path().display().to_string(),
@@ -235,7 +189,7 @@ impl<'k> StubReport<'k> {
                 flags: function.flags,
             },
             specialization_constants: &kernel.specialization_constants,
-            shapes: kernel.shapes.iter().map(shape).collect(),
+            shapes: &kernel.shapes,
         }
     }
 }

@@ -66,18 +66,11 @@ fn failure_can_be_expected() {
 }
 
 #[test]
-fn reports_are_written_and_work_is_recorded() {
+fn work_is_recorded() {
     let scratch = Scratch::new();
-    let (report, capture) = (scratch.path("report.xml"), scratch.path("adds.ireereplay"));
-    print(&[
-        "iree-check-module",
-        &checks(),
-        "--gtest_filter=*adds",
-        &format!("--gtest_output=xml:{}", report.display()),
-        &format!("--device_replay_output={}", capture.display()),
-    ]);
-    let report = std::fs::read_to_string(report).unwrap();
-    assert!(report.contains("<testcase name=\"adds\" value_param=\"0\" status=\"run\""), "{report}");
+    let capture = scratch.path("adds.ireereplay");
+    let output = format!("--device_replay_output={}", capture.display());
+    print(&["iree-check-module", &checks(), "--gtest_filter=*adds", &output]);
     print(&["iree-run-replay", "--device=local-sync", &capture.display().to_string()]);
 }
 
@@ -94,9 +87,8 @@ fn functions_that_are_not_tests_are_refused() {
     assert!(stderr.contains("but export 'abs' has signature '0r_r'"), "{stderr}");
     assert!(fail(&["iree-check-module"]).contains("--module is missing"));
     assert!(failing(&["--module=/nowhere.vmfb"]).contains("/nowhere.vmfb"));
-    assert!(
-        fail(&["iree-check-module", &checks(), "--gtest_output=csv:x"]).contains("(expected xml or json")
-    );
+    let refused = fail(&["iree-check-module", &checks(), "--gtest_output=xml:x"]);
+    assert!(refused.contains("GoogleTest's report files") && refused.contains("--format=json"), "{refused}");
     assert!(fail(&["iree-check-module", &checks(), "--gtest_fliter=x"]).contains("--gtest_filter"));
     assert!(fail(&["iree-check-module", &checks(), "operand"]).contains("'operand'"));
 }

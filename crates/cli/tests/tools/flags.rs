@@ -3,10 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::common::{Scratch, TOOLS, capture, command, fail, fixture, print, ran, run};
 use rehal_cli::Tool;
 use rehal_cli::flags::{Effect, Entry, Flags, GENERAL, Group};
 use rehal_cli::tools::ALL;
+
+use crate::common::{Scratch, TOOLS, capture, command, fail, fixture, print, ran, run};
 
 fn abs() -> String {
     capture("simple_abs.abs.local-sync")
@@ -222,7 +223,7 @@ fn flags_are_checked_before_anything_is_opened() {
         ("iree-run-module", &module, "--input=2xq32=1"),
         ("iree-run-module", &module, "--output=x"),
         ("iree-benchmark-module", &module, "--equality_mode=none"),
-        ("iree-check-module", &module, "--gtest_output=csv"),
+        ("iree-check-module", &module, "--gtest_color=pink"),
         ("iree-dump-parameters", &parameters, "--extract=x"),
         ("iree-create-parameters", "--output=/nonexistent/x", "--data=x"),
         ("iree-convert-parameters", &parameters, "--splat=x=f32"),

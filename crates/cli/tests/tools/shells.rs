@@ -5,10 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::common::{Scratch, fail, print, ran};
 use rehal_cli::flags::{Effect, GENERAL};
 use rehal_cli::tools::ALL;
 use rehal_cli::{IREE_NAMES, Tool};
+
+use crate::common::{Scratch, command, fail, print, ran};
 
 /// Files in the directory in which shells complete.
 const FILES: [&str; 5] = ["a b.ireereplay", "m.vmfb", "p.irpa", "p.ireeprof", "x.txt"];
@@ -43,6 +44,25 @@ fn shown(output: Output) -> Vec<String> {
     ran.stdout.lines().map(ToOwned::to_owned).collect()
 }
 
+/// A shell in a directory that finds the program by its name.
+fn shell(name: &str, directory: &Path) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_rehal")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let mut shell = Command::new(name);
+    shell.current_dir(directory).env("PATH", path).env("HOME", directory);
+    shell
+}
+
+/// What the program says about a command line, without descriptions.
+fn said(directory: &Path, line: &str) -> Vec<String> {
+    let words: Vec<_> = line.split(' ').collect();
+    let mut rehal = command("rehal");
+    let lines = shown(
+        rehal.arg("__complete").args(words).current_dir(directory).env("HOME", directory).output().unwrap(),
+    );
+    lines.iter().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
+}
+
 /// What bash replaces the last part of the line by, split at `=` as bash does.
 fn bash(directory: &Path, line: &str) -> Vec<String> {
     const SCRIPT: &str = "source script.bash; read -ra given <<< \"$1\"; [[ $1 == *' ' ]] && given+=('')
@@ -53,22 +73,22 @@ fn bash(directory: &Path, line: &str) -> Vec<String> {
                 [[ $rest ]] && COMP_WORDS+=(\"$rest\")
             else COMP_WORDS+=(\"$word\"); fi
         done
-        COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _rehal; printf '%s\\n' \"${COMPREPLY[@]}\"";
-    let mut bash = Command::new("bash");
-    bash.args(["--norc", "-c", SCRIPT, "bash", line]).current_dir(directory);
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMP_LINE=$1 COMP_POINT=${#1}
+        _rehal \"${COMP_WORDS[0]}\"; printf '%s\\n' \"${COMPREPLY[@]}\"";
+    let mut bash = shell("bash", directory);
+    bash.args(["--norc", "-c", SCRIPT, "bash", line]);
     shown(bash.output().unwrap()).into_iter().filter(|it| !it.is_empty()).collect()
 }
 
 /// What fish shows, without descriptions. Values follow the name of their flag.
 fn fish(directory: &Path, line: &str) -> Vec<String> {
-    let mut fish = Command::new("fish");
+    let mut fish = shell("fish", directory);
     fish.args(["--no-config", "-c", "source script.fish; complete -C $argv[1]", line]);
-    let lines = shown(fish.current_dir(directory).env("HOME", directory).output().unwrap());
     let word = |line: &String| {
         let word = line.split('\t').next().unwrap_or_default();
         word.rsplit_once('=').filter(|(_, value)| !value.is_empty()).map_or(word, |(_, it)| it).to_owned()
     };
-    lines.iter().map(word).collect()
+    shown(fish.output().unwrap()).iter().map(word).collect()
 }
 
 /// The same in each shell that completes here; flags may end in `=`.
@@ -80,7 +100,7 @@ fn assert_completes(complete: Complete, directory: &Path, line: &str, expected: 
 }
 
 /// Command lines, and what completes them.
-const LINES: [(&str, &[&str]); 16] = [
+const LINES: [(&str, &[&str]); 20] = [
     ("rehal ru", &["run", "run-module"]),
     ("rehal kernel st", &["stub"]),
     ("rehal help kernel r", &["record", "replay"]),
@@ -88,12 +108,16 @@ const LINES: [(&str, &[&str]); 16] = [
     ("rehal run --replay_ord", &["--replay_order"]),
     ("rehal run --replay_file_writes=", &["copy", "in-place", "fail"]),
     ("rehal run --device=local-sync --replay_file_writes=c", &["copy"]),
+    ("rehal run --replay-file-writes=c", &["copy"]),
+    ("rehal run --device=local-", &["local-sync", "local-task"]),
+    ("rehal run --device=local-sync:", &[]),
     ("iree-run-replay --replay_file_writes=", &["copy", "in-place", "fail"]),
     ("iree-dump-replay --format=j", &["jsonl"]),
     ("rehal run ", &["a b.ireereplay", "sub"]),
     ("rehal run-module --module=", &["m.vmfb", "sub"]),
     ("iree-run-module --parameters=p", &["p.irpa"]),
     ("rehal profile report p", &["p.ireeprof"]),
+    ("rehal profile report -o p", &["p.irpa", "p.ireeprof"]),
     ("rehal tools --install ", &["sub"]),
     ("rehal man --to=", &["sub"]),
     ("rehal run --no_such=", &[]),
@@ -120,29 +144,39 @@ fn fish_completes_command_lines() {
     for (line, expected) in LINES {
         assert_completes(fish, &scene.path(""), line, expected);
     }
+    assert_completes(fish, &scene.path(""), r"rehal run a\ ", &["a b.ireereplay"]);
 }
 
 #[test]
-fn bash_completes_every_verb_and_flag() {
+fn every_verb_and_flag_is_completed() {
     let scene = scene();
     for tool in ALL {
-        let lines = [format!("rehal {} --", tool.verb), format!("{} --", tool.name)];
+        let lines = [format!("rehal {} --", tool.verb), format!("/usr/bin/{} --", tool.name)];
         for line in &lines[..if IREE_NAMES.contains(&tool.name) { 2 } else { 1 }] {
-            let found = bash(&scene.path(""), line);
+            let found = said(&scene.path(""), line);
             let found = found.iter().map(|it| it.trim_start_matches('-').trim_end_matches('='));
             assert_eq!(found.collect::<BTreeSet<_>>(), flags(tool), "{line}");
         }
+        let (before, last) = tool.verb.rsplit_once(' ').unwrap_or(("", tool.verb));
+        let found = said(&scene.path(""), &format!("rehal {before} {last}").replace("  ", " "));
+        assert!(found.contains(&last.to_owned()), "{}: {found:?}", tool.verb);
     }
 }
 
 #[test]
-fn fish_completes_every_verb_and_flag() {
+fn candidates_have_descriptions_and_paths_none() {
     let scene = scene();
-    for tool in ALL {
-        let found = fish(&scene.path(""), &format!("rehal {} --", tool.verb));
-        let found = found.iter().map(|it| it.trim_start_matches('-').trim_end_matches('='));
-        assert_eq!(found.collect::<BTreeSet<_>>(), flags(tool), "{}", tool.verb);
-    }
+    let lines = |line: &[&str]| {
+        shown(command("rehal").arg("__complete").args(line).current_dir(scene.path("")).output().unwrap())
+    };
+    assert_eq!(lines(&["rehal", "run", ""]), ["a b.ireereplay", "sub/"]);
+    assert_eq!(lines(&["rehal", "run", "sub/../a"]), ["sub/../a b.ireereplay"]);
+    let devices = lines(&["rehal", "run", "--device=local-sync://"]);
+    assert!(matches!(&devices[..], [one] if one.starts_with("--device=local-sync://\t")), "{devices:?}");
+    assert_eq!(lines(&["rehal", "kernel", "st"]).len(), 1);
+    assert!(lines(&["rehal", "kernel", "st"])[0].starts_with("stub\t"));
+    assert_eq!(lines(&["rehal", "versio"]), ["version\tprints the version"]);
+    assert_eq!(lines(&[]), [""; 0]);
 }
 
 /// What zsh shows on its terminal, where alone it completes, for each command line.
@@ -158,8 +192,8 @@ fn zsh(directory: &Path, lines: &[&str]) -> Vec<String> {
         done";
     fs::create_dir(directory.join("functions")).unwrap();
     fs::copy(directory.join("script.zsh"), directory.join("functions/_rehal")).unwrap();
-    let mut zsh = Command::new("zsh");
-    shown(zsh.args(["-f", "-c", SCRIPT, "zsh"]).args(lines).current_dir(directory).output().unwrap())
+    let mut zsh = shell("zsh", directory);
+    shown(zsh.args(["-f", "-c", SCRIPT, "zsh"]).args(lines).output().unwrap())
 }
 
 #[test]
@@ -172,39 +206,6 @@ fn zsh_completes_command_lines() {
         let is_shown = |word: &&str| screen.contains(word);
         assert!(expected.iter().all(is_shown) && !screen.contains("x.txt"), "{line:?}: {screen:?}");
     }
-}
-
-/// The script passes what it knows to `_arguments`.
-#[test]
-fn zsh_has_every_verb_and_flag() {
-    const SCRIPT: &str =
-        "compdef() { :; }; _describe() { print -rl -- ${(P)4} }; _arguments() { print -rl -- $@[3,-1] }
-        source ./script.zsh; service=$1; words=($@); CURRENT=$#; _rehal";
-    let scene = scene();
-    let zsh = |words: &[&str]| {
-        let mut zsh = Command::new("zsh");
-        shown(zsh.args(["-f", "-c", SCRIPT, "zsh"]).args(words).current_dir(scene.path("")).output().unwrap())
-    };
-    for tool in ALL {
-        let verb: Vec<_> = tool.verb.split(' ').collect();
-        let specs = zsh(&[&["rehal"], &verb[..], &["--"]].concat());
-        let named = specs.iter().filter_map(|it| it.trim_start_matches('*').strip_prefix("--"));
-        let names: BTreeSet<_> = named.map(|it| it.split(['=', '[']).next().unwrap()).collect();
-        assert_eq!(names, flags(tool), "{}", tool.verb);
-        if IREE_NAMES.contains(&tool.name) {
-            // The verb may be followed by others.
-            assert!(specs.ends_with(&zsh(&[tool.name, "--"])), "{}", tool.name);
-        }
-    }
-    let specs = zsh(&["rehal", "run", "--"]);
-    let file = "*:operand:_files -g \"*.(ireereplay)(-.)\"";
-    let word =
-        |it: &String| it.starts_with("--replay_file_writes=-[") && it.ends_with(":(copy in-place fail)");
-    assert!(specs.iter().any(|it| it == file) && specs.iter().any(word), "{specs:#?}");
-    let first = zsh(&["rehal", "r"]);
-    assert!(first.iter().any(|it| it.starts_with("run:replays")), "{first:?}");
-    let second = zsh(&["rehal", "kernel", "s"]);
-    assert!(second.iter().any(|it| it.starts_with("stub:")), "{second:?}");
 }
 
 #[test]

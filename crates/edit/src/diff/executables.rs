@@ -26,7 +26,8 @@ pub(super) struct Prepared<'a, 'c> {
 pub(super) fn only(kind: ChangeKind, it: Prepared<'_, '_>) -> ExecutableChange {
     let described = Some(describe(it));
     let (before, after) = if kind == ChangeKind::Removed { (described, None) } else { (None, described) };
-    ExecutableChange { kind, before, after, changes: Vec::new(), functions: Vec::new(), undetermined: None }
+    let (changes, functions) = (Vec::new(), Vec::new());
+    ExecutableChange { kind, before, after, is_same_code: None, changes, functions, undetermined: None }
 }
 
 /// An executable of both captures, of which `changes` differ besides code and functions; `None` if nothing
@@ -38,12 +39,14 @@ pub(super) fn compare<'c>(
     changes: Vec<FieldChange>,
 ) -> Option<ExecutableChange> {
     let (functions, undetermined) = functions(&before, &after);
-    let is_same = changes.is_empty() && functions.is_empty() && before.op.data == after.op.data;
+    let is_same_code = before.op.data == after.op.data;
+    let is_same = changes.is_empty() && functions.is_empty() && is_same_code;
     if is_same && kind == ChangeKind::Changed {
         return None;
     }
     let (before, after) = (Some(describe(before)), Some(describe(after)));
-    Some(ExecutableChange { kind, before, after, changes, functions, undetermined })
+    let is_same_code = Some(is_same_code);
+    Some(ExecutableChange { kind, before, after, is_same_code, changes, functions, undetermined })
 }
 
 fn describe(it: Prepared<'_, '_>) -> DiffedExecutable {
@@ -159,7 +162,8 @@ fn change(
     changes: Vec<FieldChange>,
     is_code_changed: Option<bool>,
 ) -> FunctionChange {
-    FunctionChange { kind, name: function.name.to_vec(), ordinal: function.ordinal, changes, is_code_changed }
+    let is_same_code = is_code_changed.map(|is_changed| !is_changed);
+    FunctionChange { kind, name: function.name.to_vec(), ordinal: function.ordinal, is_same_code, changes }
 }
 
 /// How the signatures of two functions differ. A name that only one capture has is not a difference.

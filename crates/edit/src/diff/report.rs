@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use rehal_base::{ElementType, Range};
 use rehal_capture::{Tear, Version};
-use rehal_judge::ElementDifferences;
+use rehal_judge::{ElementDifference, ElementDifferences};
+use serde::{Serialize, Serializer};
 
 use super::ObjectKind;
 use super::fields::Name;
@@ -25,12 +26,14 @@ impl Default for DiffOptions {
 }
 
 /// What differs between two captures.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CaptureDiff {
     /// The first capture.
+    #[serde(skip)]
     pub before: DiffedCapture,
     /// The second capture.
+    #[serde(skip)]
     pub after: DiffedCapture,
     /// Scopes that are not entered as often in both, by path.
     pub scopes: Vec<ScopeChange>,
@@ -39,6 +42,7 @@ pub struct CaptureDiff {
     /// Other operations that differ: the same changes are folded into one, in the order of the first of each.
     pub operations: Vec<OperationChange>,
     /// Number of operations that are the same at the same place.
+    #[serde(skip)]
     pub same_count: u64,
     /// What could not be compared, as sentences; not a difference.
     pub undetermined: Vec<String>,
@@ -47,25 +51,30 @@ pub struct CaptureDiff {
 }
 
 /// One of two captures.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct DiffedCapture {
     /// The format version.
     pub version: Version,
     /// Number of records.
+    #[serde(rename = "records")]
     pub record_count: u64,
     /// Number of operations that are compared.
+    #[serde(rename = "operations")]
     pub operation_count: u64,
+    /// Number of operations that cannot be replayed, which are compared by name only.
+    #[serde(rename = "not_replayable")]
+    pub opaque_count: u64,
     /// Whether it was closed.
+    #[serde(rename = "closed")]
     pub is_closed: bool,
     /// Where it is truncated: it is compared up to there.
     pub tear: Option<Tear>,
     /// Number of objects that are created, by kind.
+    #[serde(serialize_with = "objects")]
     pub objects: Vec<(ObjectKind, u64)>,
     /// Bytes of the buffers that are created.
     pub buffer_bytes: u64,
-    /// Number of operations that cannot be replayed, which are compared by name only.
-    pub opaque_count: u64,
 }
 
 /// The names of nested scopes. Paths share what they have in common: captures may have hundreds of thousands
@@ -104,6 +113,12 @@ impl ScopePath {
     }
 }
 
+impl Serialize for ScopePath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        texts(&self.names(), serializer)
+    }
+}
+
 impl Debug for ScopePath {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         out.debug_list().entries(self.names().iter().map(|name| name.escape_ascii().to_string())).finish()
@@ -111,7 +126,7 @@ impl Debug for ScopePath {
 }
 
 /// A scope that is not entered as often in both captures.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ScopeChange {
     /// The enclosing scopes and the scope itself.
@@ -123,7 +138,8 @@ pub struct ScopeChange {
 }
 
 /// Whether something is in the first capture only, in the second only, or in both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
     /// In the first capture only.
     Removed,
@@ -148,7 +164,7 @@ impl ChangeKind {
 }
 
 /// The same change of one or more operations.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct OperationChange {
     /// What happened to them.
@@ -157,6 +173,7 @@ pub struct OperationChange {
     /// was removed or inserted.
     pub operation: &'static str,
     /// The function, the scope or the path that it names; empty if it names none.
+    #[serde(serialize_with = "text")]
     pub subject: Vec<u8>,
     /// The scopes that it is in.
     pub scope: ScopePath,
@@ -169,7 +186,7 @@ pub struct OperationChange {
 }
 
 /// An operation that differs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Occurrence {
     /// The ordinal of its record in the first capture.
@@ -177,6 +194,7 @@ pub struct Occurrence {
     /// The ordinal of its record in the second capture.
     pub after: Option<u64>,
     /// Number of operations: more than 1 for a scope.
+    #[serde(rename = "operations")]
     pub operation_count: u64,
     /// What differs, in the order of [`OperationChange::fields`].
     pub changes: Box<[FieldChange]>,
@@ -197,11 +215,18 @@ impl fmt::Display for FieldName {
     }
 }
 
+impl Serialize for FieldName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// A field that differs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FieldChange {
     /// Its name.
+    #[serde(rename = "field")]
     pub name: FieldName,
     /// Its value in the first capture; `None` if it is missing there.
     pub before: Option<FieldValue>,
@@ -212,7 +237,8 @@ pub struct FieldChange {
 }
 
 /// A value of a field.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 #[non_exhaustive]
 pub enum FieldValue {
     /// A number.
@@ -224,6 +250,7 @@ pub enum FieldValue {
     /// An object, by its id in its capture, and the record that creates it.
     Object {
         /// The kind of the object.
+        #[serde(rename = "object")]
         kind: ObjectKind,
         /// Its id.
         id: u64,
@@ -233,8 +260,10 @@ pub enum FieldValue {
     /// Data, by its length in bytes and the first 16 bytes of its BLAKE3.
     Data {
         /// Number of bytes.
+        #[serde(rename = "size_bytes")]
         length: u64,
         /// The digest.
+        #[serde(rename = "blake3", serialize_with = "hex::serialize")]
         digest: [u8; 16],
     },
 }
@@ -253,7 +282,7 @@ impl fmt::Display for FieldValue {
 }
 
 /// How two byte strings differ.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct DataDifference {
     /// Number of bytes that differ, among those that both have.
@@ -261,13 +290,15 @@ pub struct DataDifference {
     /// Number of ranges of consecutive bytes that differ.
     pub range_count: u64,
     /// The first of these ranges.
+    #[serde(serialize_with = "pairs")]
     pub ranges: Vec<Range>,
     /// The elements that differ; `None` if their type is unknown.
+    #[serde(serialize_with = "elements")]
     pub elements: Option<ElementDifferences>,
 }
 
 /// An executable that differs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ExecutableChange {
     /// What happened to it.
@@ -276,6 +307,9 @@ pub struct ExecutableChange {
     pub before: Option<DiffedExecutable>,
     /// The executable of the second capture.
     pub after: Option<DiffedExecutable>,
+    /// Whether both have the same code; `None` without one of both.
+    #[serde(rename = "same_code")]
+    pub is_same_code: Option<bool>,
     /// What differs, except for its code.
     pub changes: Vec<FieldChange>,
     /// The functions that differ, those of the first capture first.
@@ -285,7 +319,7 @@ pub struct ExecutableChange {
 }
 
 /// An executable of one of two captures.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct DiffedExecutable {
     /// Its id in the capture.
@@ -293,29 +327,35 @@ pub struct DiffedExecutable {
     /// The ordinal of its record.
     pub record: u64,
     /// Its format, such as `embedded-elf-x86_64`.
+    #[serde(serialize_with = "text")]
     pub format: Vec<u8>,
     /// Size of its code in bytes.
+    #[serde(rename = "size_bytes")]
     pub code_bytes: u64,
     /// The first 16 bytes of the BLAKE3 of its code.
+    #[serde(rename = "blake3", serialize_with = "hex::serialize")]
     pub digest: [u8; 16],
     /// The names of its functions; empty names if they are unknown.
+    #[serde(serialize_with = "texts")]
     pub functions: Vec<Vec<u8>>,
 }
 
 /// A function that differs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FunctionChange {
     /// What happened to it.
     pub kind: ChangeKind,
     /// Its name; empty if it is unknown.
+    #[serde(serialize_with = "text")]
     pub name: Vec<u8>,
     /// Its ordinal, in the first capture if it is there.
     pub ordinal: u32,
+    /// Whether its code, and constants and functions that it refers to, are the same; `None` if that is unknown.
+    #[serde(rename = "same_code")]
+    pub is_same_code: Option<bool>,
     /// What differs in its signature.
     pub changes: Vec<FieldChange>,
-    /// Whether its code, or constants and functions that it refers to, differ; `None` if that is unknown.
-    pub is_code_changed: Option<bool>,
 }
 
 impl CaptureDiff {
@@ -337,4 +377,50 @@ impl CaptureDiff {
         };
         executables + operations.map(count).sum::<u64>()
     }
+}
+
+fn objects<S: Serializer>(objects: &[(ObjectKind, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(objects.iter().map(|(kind, count)| (kind.name().replace(' ', "_"), count)))
+}
+
+/// Bytes as text; what is not UTF-8 is replaced.
+fn text<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&String::from_utf8_lossy(bytes))
+}
+
+fn texts<S: Serializer>(list: &[impl AsRef<[u8]>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(list.iter().map(|bytes| String::from_utf8_lossy(bytes.as_ref())))
+}
+
+fn pairs<S: Serializer>(ranges: &[Range], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(ranges.iter().map(|range| [range.offset, range.length]))
+}
+
+/// The elements of both captures, of which neither is expected.
+fn elements<S: Serializer>(elements: &Option<ElementDifferences>, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Elements<'a> {
+        compared: u64,
+        different: u64,
+        first: Vec<Element<'a>>,
+    }
+    #[derive(Serialize)]
+    struct Element<'a> {
+        index: u64,
+        before: &'a str,
+        after: &'a str,
+        ulps: Option<u64>,
+        absolute: Option<f64>,
+        relative: Option<f64>,
+    }
+    fn element(it: &ElementDifference) -> Element<'_> {
+        let ElementDifference { index, ref expected, ref actual, ulps, absolute, relative, .. } = *it;
+        Element { index, before: expected, after: actual, ulps, absolute, relative }
+    }
+    let elements = elements.as_ref().map(|it| Elements {
+        compared: it.compared_count,
+        different: it.different_count,
+        first: it.first.iter().map(element).collect(),
+    });
+    elements.serialize(serializer)
 }

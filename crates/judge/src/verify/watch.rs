@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use rehal_base::{Error, Range, Result};
 use rehal_hal::{Buffer, transfer};
 use rehal_replay::{Observer, Operation, merged, without};
+use serde::{Serialize, Serializer};
 
 use super::lockstep::{self, NewMemory};
 use super::{Difference, Place, Verification, VerifyOptions, VerifySides};
@@ -19,10 +20,11 @@ const NEAR_BYTES: u64 = 1 << 20;
 const SHOWN_BYTES: usize = 16;
 
 /// Bytes that a dispatch wrote outside of its bindings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct OutOfBoundsWrite {
     /// The dispatch.
+    #[serde(flatten)]
     pub place: Place,
     /// The id in the capture of the buffer that they are in or next to.
     pub buffer_id: u64,
@@ -35,9 +37,15 @@ pub struct OutOfBoundsWrite {
     /// The ordinal of the nearest binding.
     pub binding: u32,
     /// The range of the buffer that is bound to it.
+    #[serde(flatten, serialize_with = "bound")]
     pub bound: Range,
     /// The first bytes, as they are now.
+    #[serde(serialize_with = "hex::serialize")]
     pub bytes: Vec<u8>,
+}
+
+fn bound<S: Serializer>(range: &Range, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map([("bound_offset", range.offset), ("bound_length", range.length)])
 }
 
 /// Runs two replays of one plan on equal devices side by side, with different contents of memory that was

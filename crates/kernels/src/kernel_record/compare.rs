@@ -5,10 +5,9 @@ use std::os::unix::fs::FileExt;
 
 use rehal_base::{ElementType, Error, Range, Result};
 use rehal_hal::{Buffer, transfer};
-use rehal_judge::{
-    ElementDifferences,
-    elements::{Allowed, Comparison},
-};
+use rehal_judge::elements::{Allowed, Comparison};
+use rehal_judge::{ElementDifference, ElementDifferences};
+use serde::{Serialize, Serializer};
 
 use super::descriptor::KernelDescriptor;
 
@@ -18,7 +17,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const MAX_ELEMENTS: usize = 8;
 
 /// A binding, or a part of the allocation without bindings, whose bytes differ from a snapshot.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct SnapshotDifference {
     /// The ordinal of the binding; `None` if no binding has the bytes: the kernel writes outside of its
@@ -27,6 +26,7 @@ pub struct SnapshotDifference {
     /// Other bindings with the first byte that differs.
     pub aliases: Vec<u32>,
     /// From the first to the last byte that differ, in the binding or in the part of the allocation.
+    #[serde(flatten)]
     pub different: Range,
     /// The first byte that differs, in the allocation.
     pub allocation_offset: u64,
@@ -35,7 +35,19 @@ pub struct SnapshotDifference {
     /// The type of the elements; `None` if they are compared as bytes.
     pub element_type: Option<ElementType>,
     /// The elements that differ.
+    #[serde(flatten, serialize_with = "elements")]
     pub elements: ElementDifferences,
+}
+
+fn elements<S: Serializer>(elements: &ElementDifferences, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Row<'a> {
+        compared_count: u64,
+        different_count: u64,
+        elements: &'a [ElementDifference],
+    }
+    let ElementDifferences { compared_count, different_count, ref first, .. } = *elements;
+    Row { compared_count, different_count, elements: first }.serialize(serializer)
 }
 
 /// Compares `memory`, the device allocation of a kernel, with a snapshot of it: the bindings that differ, and

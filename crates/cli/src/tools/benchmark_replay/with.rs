@@ -203,7 +203,7 @@ struct Compared<'a> {
     is_checked: bool,
     timed_by: Option<Clock>,
     functions: Vec<Function<'a>>,
-    machine: Machine<'a>,
+    machine: &'a Conditions,
     #[serde(skip)]
     judgment: &'a Judgment,
 }
@@ -225,16 +225,6 @@ struct Function<'a> {
     dispatches: u64,
     #[serde(flatten)]
     ratio: Ratio,
-}
-
-/// What the machine did meanwhile.
-#[derive(Serialize)]
-struct Machine<'a> {
-    frequency_hz: Option<[u64; 2]>,
-    steal: Option<f64>,
-    other_cpus: Option<f64>,
-    migrations: Option<u64>,
-    warnings: &'a [String],
 }
 
 /// The verdict as text.
@@ -283,20 +273,8 @@ impl<'a> Compared<'a> {
             is_checked: false,
             timed_by: comparison.times,
             functions: comparison.functions.iter().map(of_function).collect(),
-            machine: Machine::from_conditions(&whole.conditions),
+            machine: &whole.conditions,
             judgment: whole,
-        }
-    }
-}
-
-impl<'a> Machine<'a> {
-    fn from_conditions(it: &'a Conditions) -> Self {
-        Self {
-            frequency_hz: it.frequency_hz.map(|(low, high)| [low, high]),
-            steal: it.steal,
-            other_cpus: it.other_cpus,
-            migrations: it.migrations,
-            warnings: &it.warnings,
         }
     }
 }
@@ -332,7 +310,7 @@ impl Report for Compared<'_> {
             let _ = writeln!(text, "  {line}");
         }
         let _ = writeln!(text, "  {}", compare::machine(&self.judgment.conditions));
-        for warning in self.machine.warnings {
+        for warning in &self.machine.warnings {
             let _ = writeln!(text, "  warning: {warning}");
         }
         self.add_functions(&mut text, layout);

@@ -7,7 +7,7 @@ use rehal_base::plural;
 use rehal_judge::stats::Interval;
 use rehal_judge::{
     Clock, CompareOptions, Comparison, ComparisonReport, Conditions, Judgment, PartTiming, ShapeTiming,
-    Statistic, Timing, Verification, cache_name, time,
+    Statistic, Timing, Verification, time,
 };
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -107,7 +107,7 @@ fn wrong_memory(comparison: &Comparison) -> Option<&Verification> {
 fn add_timing(text: &mut String, timing: &Timing, is_same_code: bool, options: &CompareOptions, base: &str) {
     let judgment = &timing.judgment;
     let verdict = if is_same_code { SAME_CODE } else { timing.verdict().told() };
-    line(text, cache_name(timing.cache), &ratio(judgment, verdict, base));
+    line(text, timing.cache.name(), &ratio(judgment, verdict, base));
     if timing.is_uneven() {
         let [captured, replaced] = timing.longest_shares().map(|it| 100.0 * it);
         let most =
@@ -261,7 +261,7 @@ pub(super) fn summary(comparison: &Comparison) -> String {
         let Judgment { ratio, interval, .. } = &timing.judgment;
         let interval = interval.map(|it| format!(" ({:.3} to {:.3})", it.low, it.high)).unwrap_or_default();
         let verdict = if comparison.is_same_code { SAME_CODE } else { timing.verdict().told() };
-        format!("{} {ratio:.3}{interval} {verdict}", cache_name(timing.cache))
+        format!("{} {ratio:.3}{interval} {verdict}", timing.cache.name())
     });
     timings.collect::<Vec<_>>().join("; ")
 }

@@ -132,9 +132,9 @@ fn executable(text: &mut String, it: &ExecutableChange, max: usize) {
     };
     let _ = match (&it.before, &it.after) {
         (Some(before), Some(after)) => {
-            let code = match before.digest == after.digest && before.code_bytes == after.code_bytes {
-                true => "same code".to_owned(),
-                false => format!("other code, {} -> {}", before.code_bytes, plural(after.code_bytes, "byte")),
+            let code = match it.is_same_code {
+                Some(true) => "same code".to_owned(),
+                _ => format!("other code, {} -> {}", before.code_bytes, plural(after.code_bytes, "byte")),
             };
             let (first, second) = (described(before), after.record);
             writeln!(text, "  {}: {first} -> #{second}: {code}", it.kind.name())
@@ -149,7 +149,7 @@ fn executable(text: &mut String, it: &ExecutableChange, max: usize) {
         let FunctionChange { kind, name, ordinal, changes: fields, .. } = function;
         let name = if name.is_empty() { format!("{ordinal}") } else { name.escape_ascii().to_string() };
         let _ = writeln!(text, "    {} function {name}", kind.name());
-        if function.is_code_changed == Some(true) {
+        if function.is_same_code == Some(false) {
             let _ = writeln!(text, "      other code");
         }
         changes(text, fields, "      ");

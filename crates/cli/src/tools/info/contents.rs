@@ -7,7 +7,7 @@ use rehal::capture::{
     SurveyedBytes, Verdict,
 };
 use rehal_base::Error;
-use rehal_capture::{ChecksumState, Damage, Tear};
+use rehal_capture::{ChecksumState, Damage, Tear, Version};
 use serde::{Serialize, Serializer};
 
 use crate::advice;
@@ -25,10 +25,9 @@ pub(super) struct Info<'a> {
 pub(in crate::tools) struct Contents<'a> {
     #[serde(serialize_with = "path")]
     pub path: &'a Path,
-    pub version: String,
+    pub version: Version,
     pub size_bytes: u64,
     pub closed: bool,
-    #[serde(serialize_with = "tear")]
     pub tear: Option<Tear>,
     pub checksums: Checksums<'a>,
     pub counts: Counts,
@@ -42,9 +41,7 @@ pub(in crate::tools) struct Contents<'a> {
 
 #[derive(Serialize)]
 pub(in crate::tools) struct Checksums<'a> {
-    #[serde(serialize_with = "state")]
     pub state: ChecksumState,
-    #[serde(serialize_with = "damage")]
     pub damage: &'a [Damage],
 }
 
@@ -115,10 +112,9 @@ impl<'a> Contents<'a> {
         capture: &'a CaptureFile,
         survey: &'a Survey,
     ) -> Self {
-        let version = capture.version();
         Self {
             path,
-            version: format!("{}.{}", version.major, version.minor),
+            version: capture.version(),
             size_bytes: capture.total_bytes(),
             closed: capture.is_closed(),
             tear: capture.tear(),
@@ -145,41 +141,6 @@ impl<'a> Contents<'a> {
 
 fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
-}
-
-fn tear<S: Serializer>(tear: &Option<Tear>, serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Row {
-        offset: u64,
-        record_count: u64,
-        lost_bytes: u64,
-    }
-    let row = |it: &Tear| Row { offset: it.offset, record_count: it.record_count, lost_bytes: it.lost_bytes };
-    tear.as_ref().map(row).serialize(serializer)
-}
-
-fn state<S: Serializer>(state: &ChecksumState, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match state {
-        ChecksumState::Absent => "absent",
-        ChecksumState::Missing => "missing",
-        ChecksumState::Present => "present",
-    })
-}
-
-fn damage<S: Serializer>(damage: &[Damage], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Row {
-        offset: u64,
-        length: u64,
-        first_record: Option<u64>,
-        last_record: Option<u64>,
-    }
-    serializer.collect_seq(damage.iter().map(|it| Row {
-        offset: it.offset,
-        length: it.length,
-        first_record: it.records.map(|(first, _)| first),
-        last_record: it.records.map(|(_, last)| last),
-    }))
 }
 
 fn file_state<S: Serializer>(state: &Option<&FileState>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rehal_base::plural;
 use rehal_judge::{Clock, Interval, time};
-use rehal_kernels::{Kernel, KernelBinding, KernelProcessor, KernelScaling, Kernels, Roofs};
-use serde::{Serialize, Serializer};
+use rehal_kernels::{Kernel, KernelBinding, KernelProcessor, Kernels, Roofs};
+use serde::Serialize;
 
 use super::commands::Command;
 use super::export::Commands;
@@ -41,25 +41,9 @@ pub(super) struct List<'a> {
 /// A kernel. What is not known is null.
 #[derive(Serialize)]
 pub(super) struct Row<'a> {
-    function: &'a str,
-    function_ordinal: u32,
-    executable: u64,
-    workgroup_count: Option<[u32; 3]>,
-    workgroup_size: [u32; 3],
-    local_memory: u32,
-    constants: &'a [u32],
-    #[serde(serialize_with = "bindings")]
-    bindings: &'a [KernelBinding],
-    count: u64,
-    /// The record of the first dispatch.
-    record: u32,
-    occurrence: u64,
-    pub time_ns: Option<u64>,
-    time_interval_ns: Option<Interval>,
-    share: Option<f64>,
     #[serde(flatten)]
-    processor: Option<KernelProcessor>,
-    scaling: &'a [KernelScaling],
+    pub kernel: &'a Kernel,
+    share: Option<f64>,
     bytes_read: Option<u64>,
     bytes_written: Option<u64>,
     bytes_accessed: Option<u64>,
@@ -108,22 +92,8 @@ impl<'a> Row<'a> {
     ) -> Self {
         let rate = kernel.max_bytes_per_second();
         Self {
-            function: &kernel.name,
-            function_ordinal: kernel.function,
-            executable: kernel.executable_id,
-            workgroup_count: kernel.workgroup_count,
-            workgroup_size: kernel.workgroup_size,
-            local_memory: kernel.dynamic_local_memory,
-            constants: &kernel.constants,
-            bindings: &kernel.bindings,
-            count: kernel.count,
-            record: kernel.location.ordinal,
-            occurrence: kernel.occurrence,
-            time_ns: kernel.time_ns,
-            time_interval_ns: kernel.interval_ns,
+            kernel,
             share: share(kernels, kernel),
-            processor: kernel.processor,
-            scaling: &kernel.scaling,
             bytes_read: kernel.bytes_read(),
             bytes_written: kernel.bytes_written(),
             bytes_accessed: kernel.bytes_accessed(),
@@ -134,24 +104,6 @@ impl<'a> Row<'a> {
             command_limits: command.map(|command| &command.limits[..]),
         }
     }
-}
-
-fn bindings<S: Serializer>(bindings: &[KernelBinding], serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct Binding {
-        length: u64,
-        alias_of: Option<u32>,
-        is_written: Option<bool>,
-        changed_offset: Option<u64>,
-        changed_length: Option<u64>,
-    }
-    serializer.collect_seq(bindings.iter().map(|it| Binding {
-        length: it.length,
-        alias_of: it.alias_of,
-        is_written: it.is_written,
-        changed_offset: it.changed.map(|it| it.offset),
-        changed_length: it.changed.map(|it| it.length),
-    }))
 }
 
 /// How many replays the times are of.
@@ -243,23 +195,23 @@ impl List<'_> {
     fn add_scaling(&self, text: &mut String, layout: Layout) {
         let mut table = Table::new("", SCALING);
         for kernel in &self.kernels {
-            for it in kernel.scaling {
+            for it in &kernel.kernel.scaling {
                 let KernelProcessor { cpu_ns, thread_count, imbalance, .. } = it.processor;
                 table.row([
                     it.threads.to_string(),
                     time(it.time_ns as f64),
-                    kernel.scaling.first().map_or_else(String::new, |first| {
+                    kernel.kernel.scaling.first().map_or_else(String::new, |first| {
                         format!("{:.2}", first.time_ns.max(1) as f64 / it.time_ns.max(1) as f64)
                     }),
                     time(cpu_ns as f64),
                     format!("{thread_count:.1}"),
                     format!("{imbalance:.2}"),
-                    format!("#{}", kernel.record),
-                    escaped(kernel.function),
+                    format!("#{}", kernel.kernel.location.ordinal),
+                    escaped(&kernel.kernel.name),
                 ]);
             }
         }
-        if self.kernels.iter().any(|it| !it.scaling.is_empty()) {
+        if self.kernels.iter().any(|it| !it.kernel.scaling.is_empty()) {
             text.push('\n');
             text.push_str(&table.text(layout));
             text.push_str(&layout.wrap(
@@ -306,38 +258,39 @@ pub(in crate::tools) fn described(clock: Clock) -> &'static str {
     }
 }
 
-fn row(kernel: &Row<'_>) -> Vec<String> {
+fn row(row: &Row<'_>) -> Vec<String> {
+    let kernel = row.kernel;
     let [x, y, z] = kernel.workgroup_size;
     let size = if [x, y, z] == [0; 3] { "-".into() } else { format!("{x}x{y}x{z}") };
     let count = kernel.workgroup_count.map_or_else(|| "indirect".into(), |[x, y, z]| format!("{x}x{y}x{z}"));
     let bindings: Vec<_> = kernel.bindings.iter().map(binding).collect();
     let bindings = if bindings.is_empty() { "-".into() } else { bindings.join(" ") };
-    let mut row = vec![
+    let mut cells = vec![
         kernel.count.to_string(),
         count,
         size,
         bindings,
-        kernel.bytes_read.map_or_else(|| "-".into(), |bytes| bytes.to_string()),
-        kernel.bytes_written.map_or_else(|| "-".into(), |bytes| bytes.to_string()),
-        constants(kernel.constants),
-        format!("#{}", kernel.record),
-        kernel.executable.to_string(),
-        escaped(kernel.function),
+        row.bytes_read.map_or_else(|| "-".into(), |bytes| bytes.to_string()),
+        row.bytes_written.map_or_else(|| "-".into(), |bytes| bytes.to_string()),
+        constants(&kernel.constants),
+        format!("#{}", kernel.location.ordinal),
+        kernel.executable_id.to_string(),
+        escaped(&kernel.name),
     ];
     if let Some(time_ns) = kernel.time_ns {
-        let share = kernel.share.map_or_else(|| "-".into(), |share| format!("{:.1} %", share * 100.0));
+        let share = row.share.map_or_else(|| "-".into(), |share| format!("{:.1} %", share * 100.0));
         let interval = kernel
-            .time_interval_ns
+            .interval_ns
             .map_or_else(|| "-".into(), |Interval { low, high }| format!("{} to {}", time(low), time(high)));
         let each = time(time_ns as f64 / kernel.count as f64);
-        row.splice(0..0, [share, time(time_ns as f64), interval, each]);
-        let rate = match kernel.max_bytes_per_second {
+        cells.splice(0..0, [share, time(time_ns as f64), interval, each]);
+        let rate = match row.max_bytes_per_second {
             Some(bytes_per_second) => format!("<= {}", rate(bytes_per_second)),
-            None => kernel.no_rate_because.unwrap_or("-").into(),
+            None => row.no_rate_because.unwrap_or("-").into(),
         };
-        row.insert(RATE_COLUMN, rate);
+        cells.insert(RATE_COLUMN, rate);
     }
-    row
+    cells
 }
 
 /// A rate with the prefix that leaves digits of it.
@@ -385,33 +338,34 @@ pub(super) fn csv(list: &List<'_>) -> String {
             .to_string();
     text.push_str(roof::CSV_FIELDS);
     text.push('\n');
-    for kernel in &list.kernels {
+    for row in &list.kernels {
+        let kernel = row.kernel;
         let dimensions = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
         let list = |items: Vec<String>| items.join(" ");
         let aliases =
             kernel.bindings.iter().zip(0..).filter_map(|(it, at)| Some(format!("{at}={}", it.alias_of?)));
         let fields = [
-            csv_field(kernel.function),
-            kernel.function_ordinal.to_string(),
-            kernel.executable.to_string(),
+            csv_field(&kernel.name),
+            kernel.function.to_string(),
+            kernel.executable_id.to_string(),
             kernel.workgroup_count.map_or_else(String::new, dimensions),
             dimensions(kernel.workgroup_size),
-            kernel.local_memory.to_string(),
+            kernel.dynamic_local_memory.to_string(),
             list(kernel.constants.iter().map(u32::to_string).collect()),
             list(kernel.bindings.iter().map(|it| it.length.to_string()).collect()),
             list(kernel.bindings.iter().map(|it| direction(it).to_string()).collect()),
             list(aliases.collect()),
             kernel.count.to_string(),
-            kernel.record.to_string(),
+            kernel.location.ordinal.to_string(),
             kernel.occurrence.to_string(),
             optional(kernel.time_ns),
-            optional(kernel.share),
-            optional(kernel.bytes_read),
-            optional(kernel.bytes_written),
-            optional(kernel.max_bytes_per_second),
-            optional(kernel.time_interval_ns.map(|it| it.low)),
-            optional(kernel.time_interval_ns.map(|it| it.high)),
-            optional(kernel.bytes_accessed),
+            optional(row.share),
+            optional(row.bytes_read),
+            optional(row.bytes_written),
+            optional(row.max_bytes_per_second),
+            optional(kernel.interval_ns.map(|it| it.low)),
+            optional(kernel.interval_ns.map(|it| it.high)),
+            optional(row.bytes_accessed),
             optional(kernel.processor.map(|it| it.cpu_ns)),
             optional(kernel.processor.map(|it| it.thread_count)),
             optional(kernel.processor.map(|it| it.imbalance)),
@@ -422,7 +376,7 @@ pub(super) fn csv(list: &List<'_>) -> String {
             list(kernel.scaling.iter().map(|it| it.processor.imbalance.to_string()).collect()),
         ];
         text.push_str(&fields.join(","));
-        kernel.roof.csv().iter().for_each(|field| text.extend([",", field]));
+        row.roof.csv().iter().for_each(|field| text.extend([",", field]));
         text.push('\n');
     }
     text

@@ -50,7 +50,8 @@ pub(super) fn sort(rows: &mut [Row<'_>], roofs: &Roofs, by: Sort) -> Sort {
         return Sort::Time;
     }
     // All of a time may be above a roof that is unknown.
-    let above = |row: &Row<'_>| row.roof.above_roof_ns.or(row.time_ns.map(|it| it as f64)).unwrap_or(0.0);
+    let above =
+        |row: &Row<'_>| row.roof.above_roof_ns.or(row.kernel.time_ns.map(|it| it as f64)).unwrap_or(0.0);
     rows.sort_by(|one, other| above(other).total_cmp(&above(one)));
     Sort::AboveRoof
 }

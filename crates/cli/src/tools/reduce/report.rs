@@ -83,8 +83,8 @@ pub(super) struct Run {
 #[derive(Serialize)]
 pub(super) struct Reduced<'a> {
     check: &'a str,
-    before: Size,
-    after: Size,
+    before: ReduceSize,
+    after: ReduceSize,
     check_count: u64,
     rejected_count: u64,
     timeout_count: u64,
@@ -97,42 +97,12 @@ pub(super) struct Reduced<'a> {
     of: (&'a Reduction, &'a Run),
 }
 
-/// The size of a capture.
-#[derive(Serialize)]
-struct Size {
-    bytes: u64,
-    records: u64,
-    scopes: u64,
-    submissions: u64,
-    commands: u64,
-    dispatches: u64,
-    host_accesses: u64,
-    objects: u64,
-    nonzero_data_bytes: u64,
-}
-
-impl From<&ReduceSize> for Size {
-    fn from(it: &ReduceSize) -> Self {
-        Self {
-            bytes: it.bytes,
-            records: it.records,
-            scopes: it.scopes,
-            submissions: it.submissions,
-            commands: it.commands,
-            dispatches: it.dispatches,
-            host_accesses: it.host_accesses,
-            objects: it.objects,
-            nonzero_data_bytes: it.data_bytes,
-        }
-    }
-}
-
 impl<'a> Reduced<'a> {
     pub(super) fn new(it: &'a Reduction, run: &'a Run) -> Self {
         Self {
             check: &run.description,
-            before: Size::from(&it.before),
-            after: Size::from(&it.after),
+            before: it.before,
+            after: it.after,
             check_count: it.check_count,
             rejected_count: it.rejected_count,
             timeout_count: run.timeout_count,
@@ -185,8 +155,8 @@ impl Report for Reduced<'_> {
 }
 
 /// A row for each number.
-fn sizes(before: &Size, after: &Size) -> Table {
-    let rows = |it: &Size| {
+fn sizes(before: &ReduceSize, after: &ReduceSize) -> Table {
+    let rows = |it: &ReduceSize| {
         [
             ("bytes", it.bytes),
             ("records", it.records),
@@ -196,7 +166,7 @@ fn sizes(before: &Size, after: &Size) -> Table {
             ("dispatches", it.dispatches),
             ("host accesses", it.host_accesses),
             ("objects", it.objects),
-            ("nonzero data bytes", it.nonzero_data_bytes),
+            ("nonzero data bytes", it.data_bytes),
         ]
     };
     let columns = [Column::left("number of").untitled(), Column::right("capture"), Column::right("result")];

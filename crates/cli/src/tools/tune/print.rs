@@ -27,8 +27,8 @@ pub(super) struct Tuned<'a> {
     /// Where the best was written.
     pub best_path: Option<String>,
     second: Option<u64>,
-    against_captured: Option<Pair>,
-    against_second: Option<Pair>,
+    against_captured: Option<&'a Measured>,
+    against_second: Option<&'a Measured>,
     /// The axes whose values compile to the same code.
     unchanging_axes: &'a [String],
     /// The flags of the compiler that the best needs.
@@ -41,37 +41,18 @@ pub(super) struct Tuned<'a> {
     pub has_all_points: bool,
 }
 
-/// How the best compares.
-#[derive(Serialize)]
-struct Pair {
-    outcome: TrialOutcome,
-    ratio: Option<f64>,
-    ratio_interval: Option<[f64; 2]>,
-    timings: Option<Value>,
-}
-
-impl Pair {
-    fn new(measured: &Measured) -> Self {
-        Self {
-            outcome: measured.outcome,
-            ratio: measured.ratio,
-            ratio_interval: measured.ratio_interval,
-            timings: measured.timings.clone(),
-        }
-    }
-
-    fn told(&self, than: &str) -> String {
-        let ratio = self.ratio.map_or_else(String::new, |it| format!(": {it:.4} of its time"));
-        let interval = match self.ratio_interval {
-            Some([low, high]) => format!(" (95 % interval {low:.4} to {high:.4})"),
-            None => " (too few batches for an interval)".into(),
-        };
-        let verdict = match self.outcome {
-            TrialOutcome::CannotTell => format!("cannot tell whether it is faster than {than}"),
-            outcome => format!("{} than {than}", outcome.told()),
-        };
-        format!("{verdict}{ratio}{interval}")
-    }
+/// How the best compares, as text.
+fn told(measured: &Measured, than: &str) -> String {
+    let ratio = measured.ratio.map_or_else(String::new, |it| format!(": {it:.4} of its time"));
+    let interval = match measured.ratio_interval {
+        Some([low, high]) => format!(" (95 % interval {low:.4} to {high:.4})"),
+        None => " (too few batches for an interval)".into(),
+    };
+    let verdict = match measured.outcome {
+        TrialOutcome::CannotTell => format!("cannot tell whether it is faster than {than}"),
+        outcome => format!("{} than {than}", outcome.told()),
+    };
+    format!("{verdict}{ratio}{interval}")
 }
 
 impl<'a> Tuned<'a> {
@@ -90,8 +71,8 @@ impl<'a> Tuned<'a> {
             best: number(result.best),
             best_path: None,
             second: number(result.second),
-            against_captured: result.against_captured.as_ref().map(Pair::new),
-            against_second: result.against_second.as_ref().map(Pair::new),
+            against_captured: result.against_captured.as_ref(),
+            against_second: result.against_second.as_ref(),
             unchanging_axes: &result.unchanging_axes,
             best_flags: &result.best_flags,
             trials: &result.trials,
@@ -155,7 +136,7 @@ impl<'a> Tuned<'a> {
             let _ = writeln!(text, "         {rounded}");
         }
         let _ = match (&self.against_captured, best.ratio) {
-            (Some(pair), _) => writeln!(text, "         {}", pair.told("the captured kernel")),
+            (Some(pair), _) => writeln!(text, "         {}", told(pair, "the captured kernel")),
             (None, Some(ratio)) => writeln!(
                 text,
                 "         not proved: {ratio:.3} of the time of the captured kernel in its trial, the best of those measured"
@@ -163,7 +144,7 @@ impl<'a> Tuned<'a> {
             (None, None) => writeln!(text, "         not proved: it was not timed"),
         };
         if let (Some(pair), Some(second)) = (&self.against_second, self.second) {
-            let _ = writeln!(text, "         {}", pair.told(&format!("the second, trial {second}")));
+            let _ = writeln!(text, "         {}", told(pair, &format!("the second, trial {second}")));
         }
         if !self.best_flags.is_empty() {
             let _ = writeln!(text, "         flags of the compiler: {}", escaped(&self.best_flags.join(" ")));
