@@ -1,9 +1,12 @@
+use std::borrow::Cow;
 use std::fmt;
+
+use serde::{Deserialize, Serialize};
 
 use crate::FileKind;
 
 /// What the user can do about an error.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Advice {
     /// A sentence that is the same in every interface.
     Text(String),
@@ -15,7 +18,7 @@ pub enum Advice {
 ///
 /// `Display` states it without such names. An interface replaces that by its own words: see
 /// [`Error::report_with`](crate::Error::report_with).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Remedy {
     /// Name a capture; a recorder writes them.
     NameCapture,
@@ -67,9 +70,9 @@ pub enum Remedy {
     /// Compile a program in another way.
     CompileWith {
         /// For what, and what that changes.
-        purpose: &'static str,
+        purpose: Cow<'static, str>,
         /// The flags of the compiler.
-        flags: &'static str,
+        flags: Cow<'static, str>,
     },
     /// Install the compiler, or name one that is installed.
     InstallCompiler,
@@ -90,14 +93,14 @@ pub enum Remedy {
     /// Give an option another value. Flags and arguments have the names of the library's options.
     SetOption {
         /// The option.
-        name: &'static str,
+        name: Cow<'static, str>,
         /// The value.
         value: String,
     },
     /// Leave out an option that does not apply.
     OmitOption {
         /// The option.
-        name: &'static str,
+        name: Cow<'static, str>,
     },
 }
 

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Advice, FormatError, Remedy, StatusCode, escaped, escaped_lines};
 
 /// The result type of all crates from `hal` up.
@@ -9,10 +11,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// advice for the user.
 ///
 /// `Display` prints only the message; [`Error::report`] prints the lines that a tool shows.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct Error(Box<Inner>);
 
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Inner {
     code: StatusCode,
     message: String,

@@ -1,3 +1,5 @@
+use serde::{Deserialize, Serialize};
+
 /// The type of a file, detected from its first bytes: a reader that fails names the actual type instead of
 /// the first field that does not fit.
 ///
@@ -8,7 +10,7 @@
 /// let error = FileKind::Capture.refuse_other(b"GGUF\x03\0\0\0", "'model.gguf'").unwrap();
 /// assert_eq!(error.message(), "'model.gguf' is a GGUF parameter file, not a capture");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileKind {
     /// An empty file.
     Empty,

@@ -1,9 +1,11 @@
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// An IREE status code, as captures store it in `status_code` (source: `iree/base/status.h`).
 ///
 /// The numbers are those of the absl/gRPC canonical codes plus two of IREE's own.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u32)]
 #[allow(missing_docs, reason = "the names are the standard ones")]
 pub enum StatusCode {

@@ -30,15 +30,12 @@ use std::fs::File;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use cache::{CachedOutput, CompileCache};
 use identity::Identity;
 use rehal_base::{Context, Error, FileKind, MappedFile, Remedy, Result, StatusCode};
-use rehal_jobs::{
-    Job, JobLimits, JobOutcome, JobProgram, KeptOutput, LocalRunner, Printed, Runner, TemporaryDirectory,
-};
+use rehal_jobs::{Job, JobLimits, JobOutcome, JobProgram, KeptOutput, Printed, TemporaryDirectory};
 
 pub use cache::cache_directory;
 pub use candidate::CompiledDispatch;
@@ -63,8 +60,6 @@ pub struct CompilerSetup {
     pub caches: bool,
     /// The directory of cached output. `None` for `rehal` in the user's directory of caches.
     pub cache_directory: Option<PathBuf>,
-    /// Runs the compiler. It shares files with this process.
-    pub runner: Arc<dyn Runner>,
 }
 
 impl CompilerSetup {
@@ -74,14 +69,7 @@ impl CompilerSetup {
 
 impl Default for CompilerSetup {
     fn default() -> Self {
-        Self {
-            path: None,
-            time: None,
-            memory_bytes: None,
-            caches: true,
-            cache_directory: None,
-            runner: Arc::new(LocalRunner),
-        }
+        Self { path: None, time: None, memory_bytes: None, caches: true, cache_directory: None }
     }
 }
 
@@ -91,7 +79,6 @@ pub struct Compiler {
     identity: Identity,
     version: CompilerVersion,
     limits: JobLimits,
-    runner: Arc<dyn Runner>,
     cache: Option<CompileCache>,
     /// Why there is none.
     refused_cache: Option<String>,
@@ -226,8 +213,7 @@ impl Compiler {
             None => (None, None),
         };
         let version = CompilerVersion { text: String::new(), release: None };
-        let runner = setup.runner.clone();
-        let mut this = Self { identity, version, limits, runner, cache, refused_cache };
+        let mut this = Self { identity, version, limits, cache, refused_cache };
         this.version = this.known_version()?;
         Ok(this)
     }
@@ -363,8 +349,7 @@ impl Compiler {
             JobProgram::Named(program) => Path::new(program).display(),
             JobProgram::Worker { .. } => self.path().display(),
         };
-        self.runner
-            .run(job, &mut |_| ControlFlow::Continue(()))
+        job.run(&mut |_| ControlFlow::Continue(()))
             .map_err(|error| Error::io(format!("starting '{program}'"), &error))
             .advise(|| Remedy::InstallCompiler)
     }

@@ -74,8 +74,9 @@
  * Trust
  *
  * A replay, a program and an executable run native code of their file, with the privileges of the process.
- * Treat captures and modules like programs. A kernel that crashes ends the process. Opening, planning and
- * listing a capture runs nothing, and is safe for any bytes.
+ * Treat captures and modules like programs. A kernel that crashes ends the process in which it runs:
+ * `rehal_plan_run` and `rehal_kernel_compare` run it in another one. Opening, planning and listing a capture
+ * runs nothing, and is safe for any bytes.
  */
 #ifndef REHAL_H_
 #define REHAL_H_
@@ -660,6 +661,47 @@ rehal_error_t* rehal_report_json(const rehal_report_t* report, rehal_string_t* j
 
 void rehal_report_free(rehal_report_t* report);
 
+/* Where captured code runs that this program may not trust: REHAL_ISOLATION_... */
+typedef uint32_t rehal_isolation_t;
+/* In a process of the program `rehal`: a kernel that crashes, ends its process or never ends is an error with
+ * the name of its function, REHAL_STATUS_ABORTED or REHAL_STATUS_DEADLINE_EXCEEDED. */
+#define REHAL_ISOLATION_PROCESS 0
+/* In this process, which such a kernel ends. */
+#define REHAL_ISOLATION_NONE 1
+
+/* NULL stands for the defaults. */
+typedef struct rehal_isolation_options_t {
+  size_t size;
+  rehal_isolation_t isolation;
+  /* The path of the program, of the version of this library. Empty: what REHAL_BINARY names in the environment,
+   * else `rehal` beside this program or this library, else that of PATH. If it is missing, or of another
+   * version, nothing runs: REHAL_STATUS_NOT_FOUND, REHAL_STATUS_INCOMPATIBLE. */
+  rehal_string_t program;
+  /* The longest time of the process; 0 for no limit. */
+  uint64_t max_time_ns;
+} rehal_isolation_options_t;
+
+typedef struct rehal_run_options_t {
+  size_t size;
+  /* The URI of the devices, one for each of the capture; empty for the default device. */
+  rehal_string_t device;
+  /* May be NULL. No callback is called from another process. */
+  const rehal_replay_options_t* replay;
+  /* The function that is replaced, and its replacement; empty for none. */
+  rehal_string_t function;
+  const rehal_replacement_t* replacement;
+  /* Bytes to tell of each host read; 0 for 64 KiB. Digests are of all of them. */
+  size_t bytes_limit;
+  /* May be NULL. */
+  const rehal_isolation_options_t* isolation;
+} rehal_run_options_t;
+
+/* Runs the capture of a plan, which is in a file, once. The report has the host reads and their digests, as
+ * `rehal run --format=json` prints them. An observer of `rehal_replay_run` sees live buffers, which no other
+ * process does: that one runs in this process. */
+rehal_error_t* rehal_plan_run(const rehal_plan_t* plan, const rehal_run_options_t* options,
+                              rehal_report_t** report);
+
 typedef struct rehal_diff_options_t {
   size_t size;
   /* The type of the elements of inputs and weights, which are then told with their errors; 0 for bytes. */
@@ -713,10 +755,12 @@ typedef struct rehal_compare_options_t {
   uint64_t max_time_ns;
   /* Workgroups may use atomic operations on the same numbers, which are races otherwise. */
   bool allow_atomics;
+  /* May be NULL. */
+  const rehal_isolation_options_t* isolation;
 } rehal_compare_options_t;
 
 /* Whether a replacement of the function of this name computes what the captured one does, which the outcome
- * says, and whether it is faster, as `rehal compare` tells it. Runs both in this process. */
+ * says, and whether it is faster, as `rehal compare` tells it. The capture of the plan is in a file. */
 rehal_error_t* rehal_kernel_compare(const rehal_plan_t* plan, rehal_string_t function,
                                     const rehal_replacement_t* replacement,
                                     const rehal_compare_options_t* options, rehal_report_t** report);

@@ -21,6 +21,7 @@ pub mod fast_forward;
 pub mod file;
 pub mod fork;
 pub mod handle;
+pub mod isolate;
 pub mod judge;
 pub mod kernel;
 pub mod profile;

@@ -195,28 +195,39 @@ impl Substituting {
         // SAFETY: the caller's function takes these, and gives bytes that it keeps until it is called again.
         unsafe {
             from_callback((self.substitute)(self.user, &raw const info, code, &raw mut replacement))?;
-            let code = replacement.code.bytes()?;
-            if code.is_empty() {
-                return Ok(None);
-            }
-            let mut made = Replacement::bytes(code);
-            if let Some(format) = replacement.format.given() {
-                made = made.of_format(format.text()?);
-            }
-            made.keeps_missing = replacement.keep_missing;
-            if replacement.same_workgroups {
-                made = made.with_workgroups(None, NeededWorkgroups::Same);
-            } else if replacement.workgroup_count != [0; 3] {
-                made = made.with_workgroups(None, NeededWorkgroups::Count(replacement.workgroup_count));
-            }
-            Ok(Some(made))
+            replacement_of(&replacement)
         }
+    }
+}
+
+/// `None` without code.
+///
+/// # Safety
+/// As the header says of replacements.
+pub unsafe fn replacement_of(given: &rehal_replacement_t) -> Result<Option<Replacement>> {
+    // SAFETY: the caller guarantees it.
+    unsafe {
+        let code = given.code.bytes()?;
+        if code.is_empty() {
+            return Ok(None);
+        }
+        let mut made = Replacement::bytes(code);
+        if let Some(format) = given.format.given() {
+            made = made.of_format(format.text()?);
+        }
+        made.keeps_missing = given.keep_missing;
+        if given.same_workgroups {
+            made = made.with_workgroups(None, NeededWorkgroups::Same);
+        } else if given.workgroup_count != [0; 3] {
+            made = made.with_workgroups(None, NeededWorkgroups::Count(given.workgroup_count));
+        }
+        Ok(Some(made))
     }
 }
 
 /// # Safety
 /// As the header says of the options.
-unsafe fn replay_options(given: *const rehal_replay_options_t) -> Result<ReplayOptions> {
+pub unsafe fn replay_options(given: *const rehal_replay_options_t) -> Result<ReplayOptions> {
     // SAFETY: the caller guarantees it.
     let given = unsafe { options(given) }?;
     let order = match given.order {

@@ -4,24 +4,25 @@
 use std::time::Duration;
 
 use rehal::capture::{CaptureFile, DiffOptions};
-use rehal::device::{DeviceOptions, DeviceSpec};
-use rehal::kernel::{KernelOptions, Kernels};
 use rehal::program::ElementType;
 use rehal::record::ElementTypeRule;
-use rehal::replay::{Replacement, ReplayOptions};
+use rehal::replay::{Selector, Substitution};
 use rehal::tune::{
-    CompareOptions, CompareSubject, ComparisonReport, DiffReport, KernelComparer, Ledger, Outcome, Tolerance,
-    VerifyOptions, VerifyReport, VerifySides, verify_against, verify_captures, verify_lockstep,
+    CompareOptions, ComparisonReport, DiffReport, Ledger, Outcome, Tolerance, VerifyOptions, VerifyReport,
+    VerifySides, verify_against, verify_captures, verify_lockstep,
 };
+use rehal::work::{CompareWork, ReplayWork, Replayed, perform};
 use rehal::{Error, Result};
 use serde::Serialize;
 
 use crate::capture::{rehal_capture_t, rehal_plan_t};
 use crate::error::{guard, quietly, rehal_error_t};
-use crate::fork::note_threads;
 use crate::handle::{self, handle};
-use crate::replay::{rehal_replacement_t, rehal_replay_t};
-use crate::structs::{list, options, out, put, rehal_string_t, sized_struct};
+use crate::isolate::{rehal_isolation_options_t, setup_of, work_options};
+use crate::replay::{
+    rehal_replacement_t, rehal_replay_options_t, rehal_replay_t, replacement_of, replay_options,
+};
+use crate::structs::{list, out, put, rehal_string_t, sized_struct};
 
 /// What a comparison found.
 pub struct Found {
@@ -70,9 +71,22 @@ pub struct rehal_compare_options_t {
     pub margin: f64,
     pub max_time_ns: u64,
     pub allow_atomics: bool,
+    pub isolation: *const rehal_isolation_options_t,
 }
 
-sized_struct!(rehal_diff_options_t, rehal_verify_options_t, rehal_compare_options_t);
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct rehal_run_options_t {
+    pub size: usize,
+    pub device: rehal_string_t,
+    pub replay: *const rehal_replay_options_t,
+    pub function: rehal_string_t,
+    pub replacement: *const rehal_replacement_t,
+    pub bytes_limit: usize,
+    pub isolation: *const rehal_isolation_options_t,
+}
+
+sized_struct!(rehal_run_options_t, rehal_diff_options_t, rehal_verify_options_t, rehal_compare_options_t);
 
 /// A report with the name and version of its JSON.
 #[derive(Serialize)]
@@ -143,6 +157,34 @@ pub unsafe extern "C" fn rehal_capture_diff(
         let outcome = if diff.is_same() { Outcome::Same } else { Outcome::Different };
         let written = DiffReport { diff: &diff, paths: captures.map(path), digests: None };
         *out = found(outcome, DiffReport::SCHEMA, written)?;
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_plan_run(
+    plan: *const rehal_plan_t,
+    options: *const rehal_run_options_t,
+    report: *mut *mut rehal_report_t,
+) -> *mut rehal_error_t {
+    // SAFETY: what the caller gives is valid, as the header says.
+    guard(|| unsafe {
+        let out = out(report)?;
+        let given = crate::structs::options(options)?;
+        let mut setup = setup_of(handle::get(plan)?, given.device)?;
+        setup.options = replay_options(given.replay)?;
+        if let Some(function) = given.function.given() {
+            let replacement = replacement_of(&crate::structs::options(given.replacement)?)?;
+            let replacement =
+                replacement.ok_or_else(|| Error::invalid_argument("the replacement has no code"))?;
+            let selector = Selector::Name(function.text()?.to_owned());
+            setup.options.substitutions.push(Substitution::new(selector, replacement));
+        }
+        let mut work = ReplayWork::new(setup);
+        if given.bytes_limit != 0 {
+            work.bytes_limit = given.bytes_limit;
+        }
+        *out = found(Outcome::Same, Replayed::SCHEMA, perform(&work, &work_options(given.isolation)?)?)?;
         Ok(())
     })
 }
@@ -237,26 +279,14 @@ pub unsafe extern "C" fn rehal_kernel_compare(
         let (plan, function) = (handle::get(plan)?, function.text()?);
         let given = crate::structs::options(options)?;
         let compare = compare_options(&given)?;
-        let replacement = replacement_of(replacement)?;
-        plan.check_not_empty()?;
-        let spec = match given.device.given() {
-            Some(uri) => DeviceSpec::find(uri.text()?)?,
-            None => DeviceSpec::default(),
-        };
-        let mut opening = DeviceOptions::for_plan(plan, spec);
-        opening.refuse_wrong_results();
-        opening.guard_buffers();
-        let (devices, other_devices) = (opening.open()?, opening.open()?);
-        note_threads(&devices);
-        let comparer = KernelComparer::new(CompareSubject {
-            plan: plan.clone(),
-            devices,
-            other_devices,
-            replay: ReplayOptions::default(),
-            function: function.to_owned(),
-            shapes: Kernels::from_plan(plan, &KernelOptions::default())?.compared(plan, function)?,
-        })?;
-        let comparison = comparer.compare(&replacement, &compare, &mut [])?;
+        let replacement = replacement_of(&crate::structs::options(replacement)?)?;
+        let replacement =
+            replacement.ok_or_else(|| Error::invalid_argument("the replacement has no code"))?;
+        let mut setup = setup_of(plan, given.device)?;
+        setup.devices.common.refuses_wrong_results = true;
+        setup.devices.common.guards_buffers = true;
+        let work = CompareWork::new(setup, function, compare).with(replacement);
+        let comparison = work.run(&work_options(given.isolation)?)?;
         let (outcome, name) = match comparison.is_right() {
             true => (Outcome::Same, "right"),
             false => (Outcome::Different, "wrong"),
@@ -295,23 +325,4 @@ unsafe fn compare_options(given: &rehal_compare_options_t) -> Result<CompareOpti
     }
     made.allows_atomics = given.allow_atomics;
     Ok(made)
-}
-
-/// # Safety
-/// As the header says of replacements.
-unsafe fn replacement_of(given: *const rehal_replacement_t) -> Result<Replacement> {
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        let given = options(given)?;
-        let code = given.code.bytes()?;
-        if code.is_empty() {
-            return Err(Error::invalid_argument("the replacement has no code"));
-        }
-        let mut made = Replacement::bytes(code);
-        if let Some(format) = given.format.given() {
-            made = made.of_format(format.text()?);
-        }
-        made.keeps_missing = given.keep_missing;
-        Ok(made)
-    }
 }

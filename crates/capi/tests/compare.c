@@ -1,4 +1,4 @@
-/* Records, code and comparisons: `compare CAPTURE OTHER FUNCTION RIGHT.so WRONG.so`. */
+/* Records, code and comparisons: `compare CAPTURE OTHER FUNCTION RIGHT.so WRONG.so REHAL`. */
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -130,15 +130,21 @@ static void verify(const rehal_plan_t* plan, rehal_bytes_t wrong) {
   }
 }
 
-static void compare(const rehal_plan_t* plan, rehal_string_t function, rehal_bytes_t right, rehal_bytes_t wrong) {
+static void compare(const rehal_plan_t* plan, rehal_string_t function, rehal_bytes_t right, rehal_bytes_t wrong,
+                    rehal_string_t program) {
   rehal_report_t* report = NULL;
+  rehal_isolation_options_t isolation = {.size = sizeof(isolation), .program = program};
   rehal_compare_options_t options = {
-      .size = sizeof(options), .device = rehal_string("local-sync"), .max_time_ns = 100000000};
+      .size = sizeof(options), .device = rehal_string("local-sync"), .max_time_ns = 100000000, .isolation = &isolation};
   rehal_replacement_t replacement = {.size = sizeof(replacement), .code = right};
   OK(rehal_kernel_compare(plan, function, &replacement, &options, &report));
   expect_report(report, REHAL_OUTCOME_SAME, "\"outcome\":\"right\"");
   OK(rehal_kernel_compare(plan, function, &replacement, &options, &report));
   expect_report(report, REHAL_OUTCOME_SAME, "\"pair_count\":");
+  isolation.isolation = REHAL_ISOLATION_NONE;
+  OK(rehal_kernel_compare(plan, function, &replacement, &options, &report));
+  expect_report(report, REHAL_OUTCOME_SAME, "\"pair_count\":");
+  isolation.isolation = REHAL_ISOLATION_PROCESS;
   replacement.code = wrong;
   OK(rehal_kernel_compare(plan, function, &replacement, &options, &report));
   expect_report(report, REHAL_OUTCOME_DIFFERENT, "\"outcome\":\"wrong\"");
@@ -169,7 +175,7 @@ static void judge(void) {
 }
 
 int main(int argc, char** argv) {
-  EXPECT(argc == 6);
+  EXPECT(argc == 7);
   rehal_capture_t *capture = NULL, *other = NULL;
   rehal_plan_t* plan = NULL;
   OK(rehal_capture_open(rehal_string(argv[1]), NULL, &capture));
@@ -195,7 +201,7 @@ int main(int argc, char** argv) {
   int status = 0;
   EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
   verify(plan, wrong);
-  compare(plan, rehal_string(argv[3]), right, wrong);
+  compare(plan, rehal_string(argv[3]), right, wrong, rehal_string(argv[6]));
   free((void*)right.data);
   free((void*)wrong.data);
   rehal_plan_free(plan);

@@ -171,17 +171,49 @@ fn a_child_makes_handles_of_its_own_or_is_refused() {
 #[test]
 fn records_are_iterated_and_results_compared() {
     let (directory, program) = compiled("tests/compare.c");
-    let kernels = [("right", "0.0f"), ("wrong", "1.0f")].map(|(name, offset)| {
-        let library = directory.path().join(format!("{name}.so"));
-        let mut compiler = Command::new("cc");
-        compiler.args(["-O1", "-shared", "-fPIC", &format!("-DOFFSET={offset}")]);
-        assert!(compiler.arg(at("tests/kernel.c")).arg("-o").arg(&library).status().unwrap().success());
-        library
-    });
+    let kernels = [("right", "0.0f"), ("wrong", "1.0f")].map(|it| kernel(directory.path(), it));
     let captures = ["add4.add", "control.collatz"]
         .map(|name| fixture(&format!("captures/{name}.local-sync.ireereplay")));
     let function = Path::new("add_dispatch_0_elementwise_4_f32");
-    let arguments: [&Path; 5] = [&captures[0], &captures[1], function, &kernels[0], &kernels[1]];
+    let arguments: [&Path; 6] = [&captures[0], &captures[1], function, &kernels[0], &kernels[1], &rehal()];
+    assert_eq!(printed(&program, &arguments), "ok\n");
+}
+
+/// A library of the kernel whose sum has this offset.
+fn kernel(directory: &Path, (name, offset): (&str, &str)) -> PathBuf {
+    let library = directory.join(format!("{name}.so"));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-O1", "-shared", "-fPIC", "-include", "unistd.h", &format!("-DOFFSET={offset}")]);
+    assert!(compiler.arg(at("tests/kernel.c")).arg("-o").arg(&library).status().unwrap().success());
+    library
+}
+
+/// The program `rehal`, which cargo builds beside tests of the workspace; built if it is not there.
+fn rehal() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let program = test.ancestors().nth(2).unwrap().join("rehal");
+    if !program.is_file() {
+        let built = Command::new(env!("CARGO")).args(["build", "-p", "rehal-cli"]).status().unwrap();
+        assert!(built.success());
+    }
+    program
+}
+
+#[test]
+fn kernels_that_end_or_hold_their_process_are_errors() {
+    let (directory, program) = compiled("tests/isolate.c");
+    let kernels = [
+        ("right", "0.0f"),
+        ("crashes", "*(volatile float *)8"),
+        ("exits", "(_exit(0), 0.0f)"),
+        ("hangs", "({ for (volatile int q = 0;; ++q) {} 0.0f; })"),
+    ]
+    .map(|it| kernel(directory.path(), it));
+    let capture = fixture("captures/add4.add.local-sync.ireereplay");
+    let function = Path::new("add_dispatch_0_elementwise_4_f32");
+    let rehal = rehal();
+    let mut arguments: Vec<&Path> = vec![&rehal, &capture, function];
+    arguments.extend(kernels.iter().map(PathBuf::as_path));
     assert_eq!(printed(&program, &arguments), "ok\n");
 }
 

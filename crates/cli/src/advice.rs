@@ -4,9 +4,16 @@ use rehal_base::{Advice, Error, FileKind, Remedy, StatusCode};
 use rehal_devices::{driver_of_files, driver_of_format, drivers};
 use rehal_hal::{CompilerTarget, Driver};
 
+use crate::output;
+
 /// The lines that a tool prints about an error.
 pub(crate) fn report(error: &Error) -> String {
     error.report_with(in_flags)
+}
+
+/// Prints them on standard error.
+pub(crate) fn print(error: &Error) {
+    output::note(&report(error));
 }
 
 /// The advice of an error, if it has some.
@@ -190,9 +197,10 @@ mod tests {
         assert_eq!(of(&error).unwrap(), "pass its file with --parameters=FILE");
         let error = Error::not_found("x").advise(Remedy::SubstituteExecutable { id: 4 });
         assert!(of(&error).unwrap().ends_with("--replay_executable_substitution=4=PATH"));
-        let error = Error::not_found("x").advise(Remedy::SetOption { name: "format", value: "jsonl".into() });
+        let error =
+            Error::not_found("x").advise(Remedy::SetOption { name: "format".into(), value: "jsonl".into() });
         assert_eq!(of(&error).unwrap(), "use --format=jsonl");
-        let error = Error::not_found("x").advise(Remedy::OmitOption { name: "id" });
+        let error = Error::not_found("x").advise(Remedy::OmitOption { name: "id".into() });
         assert_eq!(of(&error).unwrap(), "leave out --id");
         let driver = |format: &str| {
             of(&Error::not_found("x").advise(Remedy::UseDeviceForFormat { format: format.into() })).unwrap()

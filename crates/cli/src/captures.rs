@@ -27,13 +27,10 @@ pub(crate) fn open(path: &Path, options: &CaptureOptions) -> Result<CaptureFile>
     Ok(capture)
 }
 
-/// Says which release wrote a capture of an earlier version, and what runs it. Of a worker, the process that
-/// started it has said so.
+/// Says which release wrote a capture of an earlier version, and what runs it.
 fn note_version(capture: &CaptureFile) {
     let version = capture.version();
-    if let Some(releases) = version.earlier_releases()
-        && std::env::args_os().nth(1).is_none_or(|it| it != "worker")
-    {
+    if let Some(releases) = version.earlier_releases() {
         output::note(&format!(
             "note: {} is of version {}.{}, which the reference's {releases} wrote: these releases run it, and rehal does; later ones \
              refuse it. It does not name functions: select executables by their ids",

@@ -4,11 +4,14 @@ use std::ffi::OsStr;
 
 use rehal_base::{Context, Result};
 use rehal_devices::{
-    DeviceOptions, DeviceSpec, NamedPath, driver_of_format, drivers, drivers_with, find_driver,
+    DeviceOptions, DeviceSettings, DeviceSpec, NamedPath, driver_of_format, drivers, drivers_with,
+    find_driver,
 };
 use rehal_hal::{CommonOptions, DeviceDescription, DeviceUri, Driver, DriverRegistry, OptionSet};
 
-use crate::flags::{DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, Flags, PERF_MAP, Refusal, set_options};
+use crate::flags::{
+    DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, Flags, PERF_MAP, Refusal, driver_values, set_options,
+};
 use crate::topologies;
 
 /// The options of drivers, and of their devices, set by flags.
@@ -21,6 +24,7 @@ pub(crate) fn driver_options(flags: &Flags) -> OptionSet {
 }
 
 /// The device options set by flags. Fails if a named device does not exist here; opens no device.
+#[allow(unsafe_code, reason = "the trust boundary of native code: the user names a library to run")]
 pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     let mut options = DeviceOptions::default();
     options.drivers = driver_options(flags);
@@ -28,9 +32,9 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     if !uris.is_empty() {
         options.devices = find_all(flags, DEVICE.name(), &uris)?;
     }
-    for path in flags.list(&EXECUTABLE_PLUGIN) {
-        let name = format!("--executable_plugin={}", path.display());
-        add_plugin(&mut options, NamedPath::from(path).named(name));
+    for path in plugins(flags) {
+        // SAFETY: as `plugins` says.
+        unsafe { options.add_plugin(path) }
     }
     Ok(options)
 }
@@ -54,6 +58,21 @@ pub(crate) fn options_expecting(flags: &Flags, expected: Expectations) -> Result
         common.guards_buffers |= expected.guards_buffers;
     });
     Ok(options)
+}
+
+/// The same as data.
+#[allow(unsafe_code, reason = "the trust boundary of native code: the user names a library to run")]
+pub(crate) fn settings(flags: &Flags, expected: Expectations) -> Result<DeviceSettings> {
+    let mut settings = DeviceSettings::default();
+    settings.uris = flags.list(&DEVICE);
+    find_all(flags, DEVICE.name(), &settings.uris)?;
+    settings.parameters = driver_values(flags);
+    settings.common = options_expecting(flags, expected)?.drivers.get();
+    for path in plugins(flags) {
+        // SAFETY: as `plugins` says.
+        unsafe { settings.add_plugin(&path) }
+    }
+    Ok(settings)
 }
 
 /// As [`options`], with a device that runs executables of this format if flags name none.
@@ -89,11 +108,13 @@ pub(crate) fn registry(flags: &Flags) -> DriverRegistry {
     drivers
 }
 
-#[allow(unsafe_code, reason = "the trust boundary of native code: the user names a library to run")]
-fn add_plugin(options: &mut DeviceOptions, path: NamedPath) {
-    // SAFETY: the user names this library on the command line to run its code in this process, as
-    // docs/unsafe.md and the flag's help say; nothing else names libraries.
-    unsafe { options.add_plugin(path) }
+/// The libraries that the user names on the command line to run their code in this process, and in those that
+/// it starts, as docs/unsafe.md and the flag's help say; nothing else names libraries.
+fn plugins(flags: &Flags) -> impl Iterator<Item = NamedPath> {
+    flags.list(&EXECUTABLE_PLUGIN).into_iter().map(|path| {
+        let name = format!("--executable_plugin={}", path.display());
+        NamedPath::from(path).named(name)
+    })
 }
 
 /// Checks only the syntax of a device URI; devices are looked up once all flags are parsed.

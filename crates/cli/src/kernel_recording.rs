@@ -210,10 +210,9 @@ impl Recording {
     fn explain<T>(&self, outcome: Result<T>) -> Result<T> {
         let outcome = outcome.context(|| format!("--{}={}", self.place, self.directory.display()));
         outcome.map_err(|error| match (error.code(), error.advice()) {
-            (
-                _,
-                Some(Advice::Remedy(Remedy::SetOption { name: KernelRecordOptions::MEMORY_LIMIT, value })),
-            ) => {
+            (_, Some(Advice::Remedy(Remedy::SetOption { name, value })))
+                if name == KernelRecordOptions::MEMORY_LIMIT =>
+            {
                 let advice = format!("allow that many bytes or more: {}={value}", self.memory_by);
                 error.replace_advice(advice)
             }

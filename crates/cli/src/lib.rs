@@ -22,13 +22,11 @@ mod discrete_tests;
 mod files;
 pub mod flags;
 mod gtest;
-mod interrupts;
 mod kernel_recording;
 mod kernel_state;
 mod names;
 mod output;
 mod output_file;
-mod own_process;
 mod parameters;
 mod profiling;
 mod program;
@@ -40,6 +38,8 @@ mod table;
 mod tool;
 pub mod tools;
 mod topologies;
+
+use rehal_jobs::interrupts;
 
 pub use names::IREE_NAMES;
 pub use output::main_without_runtime;

@@ -4,15 +4,16 @@ use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use rehal::work::perform_work;
 use rehal_base::{Align, Error, Result, alternatives, nearest};
 use rehal_devices::CrashReports;
-use rehal_jobs::{LocalRunner, Runner, Worker};
+use rehal_jobs::{Worker, announced, is_supervised, supervise};
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
 use crate::report::{ErrorReports, Origin};
 use crate::table::table;
-use crate::{advice, files as named_files, interrupts, kernel_state, output, own_process, shells, tools};
+use crate::{advice, files as named_files, interrupts, kernel_state, output, shells, tools};
 
 /// The program whose verbs are the tools.
 const PROGRAM: &str = "rehal";
@@ -131,18 +132,37 @@ pub struct Invocation {
 /// The exit status without a verb.
 const NO_VERB: u8 = 2;
 
-/// What performs the jobs of tools: this machine.
-pub(crate) const RUNNER: &dyn Runner = &LocalRunner;
-
 /// Runs the tool by whose name this program is called; by any other name, the one whose verb is its first
 /// argument, or the first two. Returns the exit status.
 pub fn main() -> u8 {
     let mut arguments = std::env::args_os().peekable();
     let called = arguments.next().unwrap_or_else(|| PROGRAM.into());
     finish(take_worker(&mut arguments).and_then(|worker| match tool_of_name(&called) {
+        _ if worker.is_some() && arguments.peek().is_none() => worker.as_ref().map_or(Ok(1), perform),
         Some(tool) => start(tool, tool.name.to_string(), called, arguments, worker),
         None => start_verb(PROGRAM, called, tools::ALL, arguments, worker),
     }))
+}
+
+/// Performs the work of a process that has started this one.
+fn perform(worker: &Worker) -> Result<u8> {
+    CrashReports::install();
+    rehal_crash::name_options(flags::CRASH_OPTIONS);
+    interrupts::fail_large_writes();
+    let work = || {
+        interrupts::handle();
+        kernel_state::note();
+        let performed = perform_work(worker);
+        kernel_state::restore();
+        performed.map(|()| 0)
+    };
+    if !is_supervised(worker) {
+        return announced(worker, work, advice::print);
+    }
+    let own = std::process::id();
+    let status = supervise(work, advice::print)?;
+    // The copy has said it to this process.
+    if std::process::id() == own { announced(worker, || Ok(status), advice::print) } else { Ok(status) }
 }
 
 /// This process as a worker, if its first argument says that it is one.
@@ -169,7 +189,7 @@ pub(crate) fn run_tool(tool: &Tool, arguments: &[String]) -> Result<()> {
 /// Prints the error, if any; returns the exit status, 1 for an error.
 fn finish(result: Result<u8>) -> u8 {
     result.unwrap_or_else(|error| {
-        output::note(&advice::report(&error));
+        advice::print(&error);
         1
     })
 }
@@ -257,15 +277,20 @@ fn start_with(
             [only] => Some(only.as_path()),
             _ => None,
         };
-        let ran = (tool.run)(&invocation).map(|()| invocation.status.get());
+        let serve = tools::SERVING.iter().find(|(verb, _)| *verb == tool.verb);
+        let ran = match (serve, &invocation.worker) {
+            (Some((_, serve)), Some(worker)) => serve(&invocation, worker),
+            _ => (tool.run)(&invocation),
+        };
+        let ran = ran.map(|()| invocation.status.get());
         kernel_state::restore();
         // Here, since this may be a copy of the process.
         ran.inspect_err(|error| errors.print(error, capture))
     };
     match &invocation.worker {
-        Some(worker) => own_process::announced(worker, run),
+        Some(worker) => announced(worker, run, advice::print),
         // Tests run in threads.
-        None if tool.runs_kernels && !cfg!(test) => own_process::supervise(run),
+        None if tool.runs_kernels && !cfg!(test) => supervise(run, advice::print),
         None => run(),
     }
 }

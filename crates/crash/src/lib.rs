@@ -36,7 +36,7 @@
 //! | `capi/fork.rs` | `PROCESS`, `CALLS`, `HAS_THREADS`, `DEPTH` | whether a child after fork may call |
 //! | `capi/handle.rs` | `GRAVES` | freed handles of debug builds, which stay allocated |
 //! | `cli/kernel_state.rs` | `STATE` | what kernels may not change of a tool's process |
-//! | `cli/interrupts.rs` | `FLAG`, `IS_HANDLED` | signals of a tool |
+//! | `jobs/interrupts.rs` | `FLAG`, `IS_HANDLED` | signals of a tool |
 //! | `cli/output/at_start.rs` | `WAS_CLOSED` | standard output before `main` |
 //! | `crash/background_writer.rs` | `WRITERS` | writers that a crash waits for |
 //! | `crash/black_box.rs` | `IN_USE`, `SLOT`, `OWNED` | what threads run, for the parent of the process |

@@ -1,3 +1,4 @@
+use std::ffi::OsString;
 use std::num::NonZero;
 
 use rehal_base::{Context, Error, FileKind, Result, nearest, plural};
@@ -7,6 +8,7 @@ use rehal_hal::{
 use rehal_local::executable::Plugins;
 use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalTaskDriver, LocalTaskOptions, TopologyOptions};
 use rehal_replay::Plan;
+use serde::{Deserialize, Serialize};
 
 use crate::NamedPath;
 
@@ -243,6 +245,61 @@ pub struct DeviceOptions {
 impl Default for DeviceOptions {
     fn default() -> Self {
         Self { devices: vec![DeviceSpec::default()], drivers: OptionSet::default(), plugins: Vec::new() }
+    }
+}
+
+/// Devices as data, from which [`DeviceOptions`] are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DeviceSettings {
+    /// The URIs of the devices, in the order of the program or capture. Default: one [`DeviceSpec::default`].
+    pub uris: Vec<String>,
+    /// The values of [parameters of drivers](DRIVER_PARAMETERS), by their names.
+    pub parameters: Vec<(String, Vec<OsString>)>,
+    /// Options of the devices of all drivers.
+    pub common: CommonOptions,
+    /// The paths of plugins, with their names in errors.
+    plugins: Vec<(OsString, String)>,
+}
+
+impl DeviceSettings {
+    /// For a plan: as many devices with this URI as its capture uses; `None` for the default device.
+    pub fn for_plan(plan: &Plan, uri: Option<&str>) -> Self {
+        Self { uris: vec![uri.unwrap_or(LOCAL_TASK).to_owned(); plan.device_count()], ..Self::default() }
+    }
+
+    /// See [`DeviceOptions::add_plugin`].
+    ///
+    /// # Safety
+    ///
+    /// The library's code runs in the process that opens the devices: the caller trusts it as its own.
+    #[allow(unsafe_code, reason = "trust boundary of native code, forwarded to the caller")]
+    pub unsafe fn add_plugin(&mut self, path: &NamedPath) {
+        self.plugins.push((path.path().into(), path.place()));
+    }
+
+    /// The options that they stand for. Fails if a device does not exist here; opens no device.
+    #[allow(unsafe_code, reason = "trust boundary of native code")]
+    pub fn to_options(&self) -> Result<DeviceOptions> {
+        let drivers = OptionSet::default().with(self.common);
+        let mut options = DeviceOptions { drivers, ..DeviceOptions::default() };
+        for group in DRIVER_PARAMETERS {
+            group.set(&mut options.drivers, |parameter| {
+                let is_of = |it: &&(String, Vec<OsString>)| it.0 == parameter.flag();
+                let values = self.parameters.iter().filter(is_of).flat_map(|it| &it.1);
+                values.map(OsString::as_os_str).collect()
+            })?;
+        }
+        if !self.uris.is_empty() {
+            let registry = drivers_with(&options.drivers);
+            let devices = self.uris.iter().map(|uri| DeviceSpec::find_in(&registry, uri));
+            options.devices = devices.collect::<Result<_>>()?;
+        }
+        for (path, name) in &self.plugins {
+            // SAFETY: the caller of `add_plugin` vouches for the library, also in another process.
+            unsafe { options.add_plugin(NamedPath::from(path).named(name)) }
+        }
+        Ok(options)
     }
 }
 

@@ -22,8 +22,8 @@ mod written_bindings;
 
 pub use crash::CrashReports;
 pub use devices::{
-    DRIVER_PARAMETERS, DeviceOptions, DeviceSpec, compiler_targets, driver_of_files, driver_of_format,
-    drivers, drivers_with, find_driver,
+    DRIVER_PARAMETERS, DeviceOptions, DeviceSettings, DeviceSpec, compiler_targets, driver_of_files,
+    driver_of_format, drivers, drivers_with, find_driver,
 };
 #[cfg(feature = "vulkan")]
 pub use executable_code::{SpirvFunction, spirv_functions};

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use rehal_base::{Error, Result, listed};
+use serde::{Deserialize, Serialize};
 
 use crate::flags::*;
 use crate::profile::Identity;
@@ -45,7 +46,7 @@ impl<'a> ExecutableParams<'a> {
 /// Which workgroups of each dispatch run, and in which order: tools use it to tell whether workgroups depend
 /// on each other, which those of a correct kernel do not. Workgroups are numbered with x fastest, then y,
 /// then z.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkgroupSchedule {
     /// All of them, in the order that the driver prefers.
     #[default]

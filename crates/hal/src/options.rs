@@ -2,6 +2,8 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The options of a driver's devices: a struct declared by the driver's crate.
 pub trait DeviceOptions: Any + Clone + Default + Send + Sync {}
 
@@ -48,7 +50,7 @@ impl OptionSet {
 }
 
 /// Options of the devices of every driver, which each follows as far as its devices can.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommonOptions {
     /// The longest time for a dispatch on the CPU, or a submission on another device. Default: no limit.
     pub timeout: Option<Duration>,
@@ -63,7 +65,7 @@ pub struct CommonOptions {
 }
 
 /// Files that describe machine code which no file on disk has, for `perf`, `samply` and debuggers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PerfMap {
     /// `/tmp/perf-PID.map`: the address, the size and the name of each function.
     Names,

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use rehal_base::terms::{Formula, FormulaFault};
 use rehal_base::{Error, Remedy, Result};
+use serde::{Deserialize, Serialize};
 
 /// How many workgroups a function needs. Each computes a part of the result, and how a compiler divides the
 /// work differs between variants of a function.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NeededWorkgroups {
     /// Those that are dispatched: the function is for the same count, or for any.
     #[default]

@@ -2,54 +2,45 @@
 //!
 //! Processes of their own are compilers, commands of the user, and workers, which are the program `rehal`.
 //! A [`Job`] and its [`JobOutcome`] are messages. They hold no descriptors, and only paths that name the same
-//! file for every process, so that another [`Runner`] can perform a job on a machine that shares these files.
-//! [`LocalRunner`] performs it on this one.
+//! file for every process. [`Job::run`] performs it on this machine.
 //!
 //! A worker's standard input is a socket. It receives the request of its job, and sends
 //! [`Worker::reach_milestone`] and [`Worker::answer`], so that its standard output and standard error belong
 //! to the kernels that it runs. It may also ask ([`Asker`]), and then waits for the answer. Last, it sends
 //! the exit status with which it is about to end: a status that was not announced is that of a kernel that
 //! ended the process.
+//!
+//! [`Work`] is what workers perform, as data: [`perform`] runs it in this process or in a worker.
+//!
+//! A tool that runs kernels [copies its process](supervise) before it starts threads. Only a program that
+//! owns its process may do that, or handle signals as [`interrupts`] does. The crate must not depend on what
+//! jobs do: captures, devices, flags.
 
 #![deny(unsafe_code)]
 
+mod fork;
 mod group;
+pub mod interrupts;
 mod local;
 mod temporary;
 mod temporary_file;
+mod work;
 mod worker;
 
 use std::ffi::OsString;
-use std::fmt::{self, Debug, Display, Formatter};
+use std::fmt::{self, Display, Formatter};
 use std::io;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use local::LocalRunner;
+pub use fork::{announced, supervise};
 pub use temporary::{PartialResult, TemporaryDirectory, full_directory};
 pub use temporary_file::TemporaryFile;
+pub use work::{Caller, Isolation, Work, WorkKind, WorkOptions, is_supervised, perform, serve};
 pub use worker::{Asker, Worker};
-
-/// Performs jobs.
-pub trait Runner: Debug + Send + Sync {
-    /// Performs a job to its end. The error is that of starting it, or of communicating with it. `watch` is
-    /// asked every few milliseconds whether to end it early.
-    fn run(&self, job: &Job, watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>)
-    -> io::Result<JobOutcome>;
-
-    /// Like [`Runner::run`], for a worker that asks: `reply` gets each question of an [`Asker`], and returns
-    /// the answer.
-    fn converse(
-        &self,
-        job: &Job,
-        watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
-        reply: &mut dyn FnMut(Value) -> Value,
-    ) -> io::Result<JobOutcome>;
-}
 
 /// Work for a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -69,6 +60,8 @@ pub struct Job {
     pub kept: KeptOutput,
     /// Whether standard error is a part of standard output, in the order in which they are written.
     pub joins_streams: bool,
+    /// Whether SIGTERM precedes its end by a limit, so that a worker says which kernel runs.
+    pub says_its_end: bool,
 }
 
 /// The program of a job.
@@ -215,6 +208,7 @@ impl Job {
             limits: JobLimits::default(),
             kept: KeptOutput::Last(64 << 10),
             joins_streams: false,
+            says_its_end: false,
         }
     }
 }

@@ -11,12 +11,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, pidfd_open, prlimit};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, kill_process_group, pidfd_open, prlimit};
 use serde_json::Value;
 
 use crate::group::ProcessGroup;
 use crate::worker::{Message, Worker};
-use crate::{Job, JobEnd, JobOutcome, JobProgram, JobProgress, Printed, Runner};
+use crate::{Job, JobEnd, JobOutcome, JobProgram, JobProgress, Printed};
 
 /// How long output is awaited after a process has ended: a process that left its group may keep a pipe open.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
@@ -26,27 +26,26 @@ const MAX_MESSAGE_BYTES: usize = 16 << 20;
 /// descriptors of processes.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Runs jobs as processes of this machine, each in a group that ends with this process.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LocalRunner;
-
-impl Runner for LocalRunner {
-    fn run(
-        &self,
-        job: &Job,
-        watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
-    ) -> io::Result<JobOutcome> {
-        self.converse(job, watch, &mut |_| Value::Null)
+impl Job {
+    /// Performs it to its end, as a process of this machine, in a group that ends with this process. The
+    /// error is that of starting it, or of communicating with it. `watch` is asked every few milliseconds
+    /// whether to end it early.
+    pub fn run(&self, watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>) -> io::Result<JobOutcome> {
+        self.converse(watch, &mut |_| Value::Null)
     }
 
-    fn converse(
+    /// Like [`Job::run`], for a worker that asks: `reply` gets each question of an
+    /// [`Asker`](crate::Asker), and returns the answer.
+    pub fn converse(
         &self,
-        job: &Job,
         watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
         reply: &mut dyn FnMut(Value) -> Value,
     ) -> io::Result<JobOutcome> {
-        let mut running = Running::start(job)?;
+        let mut running = Running::start(self)?;
         let end = running.wait(watch, reply);
+        if self.says_its_end && matches!(end, Ok(JobEnd::TimedOut { .. })) {
+            running.ask_to_end()?;
+        }
         running.group.end()?;
         let end = end?;
         running.read_last()?;
@@ -170,6 +169,16 @@ impl<'j> Running<'j> {
                 replying += asked.elapsed();
             }
         }
+    }
+
+    /// Has it say what it runs, and end by itself, for which it has a second.
+    fn ask_to_end(&mut self) -> io::Result<()> {
+        let begun = Instant::now();
+        let _ = kill_process_group(self.group.id(), Signal::TERM);
+        while self.group.try_end()?.is_none() && begun.elapsed() < Duration::from_secs(1) {
+            self.read(PAUSE)?;
+        }
+        Ok(())
     }
 
     /// Answers the questions that have been read.
@@ -350,7 +359,7 @@ mod tests {
     }
 
     fn run(job: &Job) -> JobOutcome {
-        LocalRunner.run(job, &mut |_| ControlFlow::Continue(())).unwrap()
+        job.run(&mut |_| ControlFlow::Continue(())).unwrap()
     }
 
     #[test]
@@ -372,7 +381,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(run(&shell("kill -9 $$")).end, JobEnd::Signaled(9));
-        let ended = LocalRunner.run(&shell("sleep 600"), &mut |_| ControlFlow::Break(())).unwrap();
+        let ended = shell("sleep 600").run(&mut |_| ControlFlow::Break(())).unwrap();
         assert_eq!(ended.end, JobEnd::Interrupted);
         assert!(begun.elapsed() < Duration::from_secs(300));
     }
@@ -448,7 +457,7 @@ mod tests {
             asked.push(question.as_u64());
             Value::from(question.as_u64().map(|it| it + 10))
         };
-        let ended = LocalRunner.converse(&job, &mut |_| ControlFlow::Continue(()), &mut reply).unwrap();
+        let ended = job.converse(&mut |_| ControlFlow::Continue(()), &mut reply).unwrap();
         assert_eq!(asked, [Some(1), Some(2)]);
         assert_eq!((ended.end, &*ended.stdout.bytes), (JobEnd::Exited(0), &b"7 11\n7 12\n"[..]));
     }

@@ -39,6 +39,11 @@ impl Worker {
         Ok(Self { request, channel })
     }
 
+    #[cfg(test)]
+    pub(crate) fn with_request(request: Value, channel: UnixStream) -> Self {
+        Self { request, channel }
+    }
+
     /// What it is asked for.
     pub fn request<T: DeserializeOwned>(&self) -> io::Result<T> {
         Ok(T::deserialize(&self.request)?)
@@ -69,7 +74,7 @@ impl Worker {
     }
 }
 
-/// Asks the process that started a worker: see [`Runner::converse`](crate::Runner::converse).
+/// Asks the process that started a worker: see [`Runner::converse`](crate::Job::converse).
 #[derive(Debug)]
 pub struct Asker {
     channel: UnixStream,

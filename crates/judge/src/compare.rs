@@ -37,7 +37,7 @@ use std::time::Duration;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::DeviceGroup;
 use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitution};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use self::slices::ShapeSlice;
 use crate::{FAR, Judgment, PartTiming, Pulse, TimingVerdict};
@@ -47,7 +47,7 @@ use crate::{
 };
 
 /// What the CPU's caches contain when a kernel begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheState {
     /// What an untimed dispatch of the same kernel on the same memory left there.
@@ -67,7 +67,7 @@ impl CacheState {
 }
 
 /// Options of a comparison.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CompareOptions {
     /// When numbers are right.
@@ -97,6 +97,7 @@ pub struct CompareOptions {
     pub times_wrong: bool,
     /// Called between batches of timed pairs. If it ends the timing, what is known is returned.
     #[doc(hidden)]
+    #[serde(skip)]
     pub pulse: Pulse,
 }
 
@@ -119,7 +120,7 @@ impl Default for CompareOptions {
 }
 
 /// Dispatches of a function with the same workgroups, constants and bindings.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ComparedShape {
     /// Ordinal of the record of the first.
@@ -184,7 +185,7 @@ impl CheckedKernel<'_> {
 }
 
 /// How long a replacement takes, compared with the captured kernel.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct Timing {
@@ -198,7 +199,7 @@ pub struct Timing {
 }
 
 /// The times of the dispatches of a shape.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ShapeTiming {
     /// The dispatches.
@@ -225,6 +226,12 @@ fn times<S: Serializer>(timing: &PartTiming, serializer: S) -> Result<S::Ok, S::
         timing: &'a PartTiming,
     }
     Row { captured_ns: timing.captured.ns, replaced_ns: timing.replaced.ns, timing }.serialize(serializer)
+}
+
+impl<'d> Deserialize<'d> for Timing {
+    fn deserialize<D: Deserializer<'d>>(from: D) -> std::result::Result<Self, D::Error> {
+        Timing::deserialize(from)
+    }
 }
 
 impl Serialize for Timing {
@@ -277,7 +284,7 @@ impl Timing {
 }
 
 /// How a replacement compares with the captured kernel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Comparison {
     /// The whole capture with the replacement, compared with the captured one dispatch by dispatch.

@@ -1,13 +1,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::{Clock, SystemClock};
 use crate::machine::{Interference, Snapshot};
 
 /// What the machine did during a measurement. `None` is what the system does not say.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Conditions {
     /// The lowest and the highest clock frequency seen of the CPU that measured, in hertz.

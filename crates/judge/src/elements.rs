@@ -2,7 +2,7 @@
 
 use rehal_base::{ElementType, Numerical};
 use rehal_values::Floats;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     Tolerance,
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// How the elements of two byte strings differ.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ElementDifferences {
     /// Number of elements that were compared.
@@ -29,7 +29,7 @@ pub struct ElementDifferences {
 }
 
 /// An element that differs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ElementDifference {
     /// Its index in the binding or host read.
@@ -48,11 +48,11 @@ pub struct ElementDifference {
 }
 
 /// Numbers of elements by error: in ULPs for floating-point numbers, absolute for integers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Histogram {
     /// Whether errors are in ULPs.
-    #[serde(rename = "unit", serialize_with = "unit")]
+    #[serde(rename = "unit", serialize_with = "unit", deserialize_with = "is_ulp")]
     pub is_in_ulps: bool,
     /// The bins that are not empty, from small to large errors.
     pub bins: Vec<HistogramBin>,
@@ -64,8 +64,12 @@ fn unit<S: Serializer>(is_in_ulps: &bool, serializer: S) -> Result<S::Ok, S::Err
     serializer.serialize_str(if *is_in_ulps { "ulp" } else { "absolute" })
 }
 
+fn is_ulp<'d, D: Deserializer<'d>>(from: D) -> Result<bool, D::Error> {
+    Ok(String::deserialize(from)? == "ulp")
+}
+
 /// A bin of a [`Histogram`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct HistogramBin {
     /// The largest error in it; `None` if it is unbounded.

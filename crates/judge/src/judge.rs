@@ -23,7 +23,8 @@ mod turns;
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize, Serializer};
+use rehal_base::number_or_nan;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Conditions;
 use crate::stats::Interval;
@@ -88,7 +89,7 @@ impl Clock {
 
 /// What a comparison of times proves. Of processes ([`judge_processes`]), faster and slower are proved to be
 /// so by more than the margin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimingVerdict {
     /// The interval of the ratio ends below 1.
@@ -134,7 +135,7 @@ impl TimingVerdict {
 }
 
 /// What ended the sampling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stopped {
     /// The interval is narrow enough.
     #[serde(rename = "precision")]
@@ -163,11 +164,12 @@ impl Stopped {
 }
 
 /// How long the replaced side takes, compared with the captured one.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Judgment {
     /// The time of all parts, as often as they count, as a fraction of the captured; not a number if no pair
     /// counts.
+    #[serde(deserialize_with = "number_or_nan")]
     pub ratio: f64,
     /// Its interval; `None` with too few batches. With 97.5 %, all intervals of a measurement contain the
     /// ratio, however many times it is looked at; with 96 % if one part has two modes.
@@ -189,16 +191,18 @@ pub struct Judgment {
     /// Number of batches that count. Each has a placement of its own.
     pub batch_count: u64,
     /// The steps in which the clock of the times advances, in nanoseconds.
+    #[serde(deserialize_with = "number_or_nan")]
     pub resolution_ns: f64,
     /// Which statistic of the times of a batch decides.
     pub statistic: Statistic,
     /// Half of the narrowest interval that so many pairs can have with this clock, as a fraction of the
     /// ratio.
+    #[serde(deserialize_with = "number_or_nan")]
     pub clock_error: f64,
     /// What ended the sampling.
     pub stopped: Stopped,
     /// The time of the measurement.
-    #[serde(rename = "elapsed_ns", serialize_with = "nanoseconds")]
+    #[serde(rename = "elapsed_ns", serialize_with = "nanoseconds", deserialize_with = "from_nanoseconds")]
     pub elapsed: Duration,
     /// What the machine did meanwhile.
     #[serde(rename = "machine")]
@@ -207,6 +211,10 @@ pub struct Judgment {
 
 fn nanoseconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(time.as_nanos() as u64)
+}
+
+fn from_nanoseconds<'d, D: Deserializer<'d>>(from: D) -> Result<Duration, D::Error> {
+    Ok(Duration::from_nanos(u64::deserialize(from)?))
 }
 
 impl Judgment {
@@ -234,7 +242,7 @@ pub fn time(ns: f64) -> String {
 }
 
 /// Which statistic of the times of a batch decides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Statistic {
     /// The shortest: what else the machine does only lengthens a time.
@@ -248,7 +256,7 @@ pub enum Statistic {
 }
 
 /// The times of one part.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PartTiming {
     /// How often it counts.
@@ -259,6 +267,7 @@ pub struct PartTiming {
     /// The replaced side.
     pub replaced: SideTiming,
     /// The median over batches of the ratio.
+    #[serde(deserialize_with = "number_or_nan")]
     pub ratio: f64,
     /// Its interval.
     #[serde(rename = "ratio_interval")]
@@ -266,16 +275,20 @@ pub struct PartTiming {
 }
 
 /// The times of one side of a part, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SideTiming {
     /// The median over batches of the [statistic](Judgment::statistic).
+    #[serde(deserialize_with = "number_or_nan")]
     pub ns: f64,
     /// The median of all times.
+    #[serde(deserialize_with = "number_or_nan")]
     pub median_ns: f64,
     /// Their mean.
+    #[serde(deserialize_with = "number_or_nan")]
     pub mean_ns: f64,
     /// Their upper quartile.
+    #[serde(deserialize_with = "number_or_nan")]
     pub upper_quartile_ns: f64,
     /// The two times of which it takes one, if it does.
     pub modes: Option<Modes>,
@@ -284,6 +297,41 @@ pub struct SideTiming {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_judgment_without_a_pair_is_a_message() {
+        let side = SideTiming { ns: f64::NAN, median_ns: 2.5, ..SideTiming::default() };
+        let interval = Some(Interval { low: 0.25, high: f64::INFINITY });
+        let part = PartTiming { count: 3, captured: side, replaced: side, ratio: f64::NAN, interval };
+        let judgment = Judgment {
+            ratio: f64::NAN,
+            interval,
+            margin: 0.05,
+            clock: Clock::Device,
+            parts: vec![part],
+            pair_count: 0,
+            preempted_count: 7,
+            batch_count: 1,
+            resolution_ns: 10.0,
+            statistic: Statistic::Mean,
+            clock_error: f64::INFINITY,
+            stopped: Stopped::OutOfTime,
+            elapsed: Duration::from_nanos(1_500_000_001),
+            conditions: Conditions { steal: Some(0.5), ..Conditions::default() },
+        };
+        let again: Judgment = serde_json::from_str(&serde_json::to_string(&judgment).unwrap()).unwrap();
+        assert!(again.ratio.is_nan() && again.clock_error.is_nan());
+        assert!(again.interval.is_some_and(|it| it.low == 0.25 && it.high.is_nan()));
+        let text = serde_json::to_string(&judgment.parts[0]).unwrap();
+        let again_part: PartTiming = serde_json::from_str(&text).unwrap();
+        assert!(again_part.captured.ns.is_nan() && again_part.captured.median_ns == 2.5);
+        assert_eq!(
+            (again.stopped, again.statistic, again.clock),
+            (judgment.stopped, judgment.statistic, judgment.clock)
+        );
+        assert_eq!(again.verdict(), TimingVerdict::CannotTell);
+        assert_eq!((again.elapsed, again.conditions), (judgment.elapsed, judgment.conditions));
+    }
 
     #[test]
     fn times_have_the_unit_that_fits() {

@@ -1,16 +1,19 @@
-use rehal_base::ElementType;
+use rehal_base::{ElementType, number_or_nan};
 use rehal_values::Floats;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Floating-point numbers, summarized.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NumberSummary {
     /// The smallest finite number; 0 if there is none.
+    #[serde(deserialize_with = "number_or_nan")]
     pub minimum: f64,
     /// The largest finite number; 0 if there is none.
+    #[serde(deserialize_with = "number_or_nan")]
     pub maximum: f64,
     /// The mean of the finite numbers; 0 if there is none.
+    #[serde(deserialize_with = "number_or_nan")]
     pub mean: f64,
     /// Number of finite numbers.
     pub finite_count: u64,

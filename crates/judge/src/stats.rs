@@ -1,7 +1,7 @@
 //! Statistics of samples: those that reports print over repetitions, and robust ones for comparing two
 //! programs on a noisy machine.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The arithmetic mean; 0 without samples.
 pub fn mean(samples: &[f64]) -> f64 {
@@ -61,13 +61,21 @@ pub fn outlier_indices(samples: &[f64]) -> Vec<usize> {
 }
 
 /// A confidence interval, in the unit of the samples. As JSON, it is `[low, high]`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(into = "[f64; 2]")]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(into = "[f64; 2]", from = "[Option<f64>; 2]")]
 pub struct Interval {
     /// Its lower end.
     pub low: f64,
     /// Its upper end.
     pub high: f64,
+}
+
+impl From<[Option<f64>; 2]> for Interval {
+    fn from(ends: [Option<f64>; 2]) -> Self {
+        // JSON has no infinities and no NaN.
+        let [low, high] = ends.map(|end| end.unwrap_or(f64::NAN));
+        Self { low, high }
+    }
 }
 
 impl From<Interval> for [f64; 2] {

@@ -1,11 +1,11 @@
 use rehal_base::{ElementType, Error, Result, glob};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::element_types::types_in_name;
 
 /// How much numbers may differ: elements are the same if they are within any of the limits. Reports name it by
 /// its function and type, without the limits.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Tolerance {
     /// The functions that it applies to, with `*` and `?`.
@@ -24,7 +24,7 @@ pub struct Tolerance {
 }
 
 /// The type of the elements that functions write.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ElementTypeRule {
     /// The functions that it applies to, with `*` and `?`; `None` for all functions and for host reads.

@@ -38,12 +38,12 @@ pub use watch::{OutOfBoundsWrite, REDZONE_BYTES, watch_memory};
 
 use rehal_base::{ElementType, Range, Remedy};
 use rehal_replay::{HostRead, Observer, Operation};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{ElementDifferences, ElementTypeRule, NumberSummary, Pulse, Tolerance};
 
 /// Options of a verification.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct VerifyOptions {
     /// How much numbers may differ; the last one that matches counts.
@@ -65,6 +65,7 @@ pub struct VerifyOptions {
     /// Called after each dispatch and host read. If it ends the verification, the outcome is of what was
     /// compared, and says so.
     #[doc(hidden)]
+    #[serde(skip)]
     pub pulse: Pulse,
 }
 
@@ -95,7 +96,7 @@ pub struct VerifySides<'r, 'o, 'd> {
 }
 
 /// What a verification found.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct Verification {
@@ -125,7 +126,6 @@ pub struct Verification {
     /// [`WorkgroupSchedule::Reversed`]: rehal_hal::WorkgroupSchedule::Reversed
     pub depends_on_order: bool,
     /// [`VerifyOptions::pulse`] has ended it.
-    #[serde(skip)]
     pub is_interrupted: bool,
     /// Two replays of the verified code, with the same contents of new memory, differ, and these are the
     /// differences: its workgroups race, or it uses a clock or the like. Set by the caller.
@@ -137,7 +137,6 @@ pub struct Verification {
     pub is_with_captured: bool,
     /// Length of the longest range that differs and of which only digests of the expected bytes are known; 0
     /// without one.
-    #[serde(skip)]
     pub digested_bytes: u64,
     /// Number of dispatches that wrote outside of their bindings.
     pub out_of_bounds_write_count: u64,
@@ -149,10 +148,9 @@ pub struct Verification {
     /// ignores, or results that no dispatch computed.
     pub unwritten_read_bytes: u64,
     /// The first host read with such bytes.
-    #[serde(serialize_with = "record")]
+    #[serde(serialize_with = "record", deserialize_with = "from_record")]
     pub first_unwritten_read: Option<Place>,
     /// The dispatches and host reads of two captures that have no counterpart in the other one.
-    #[serde(skip)]
     pub unmatched: Vec<Unmatched>,
     /// Why it cannot be told whether the rest is the same.
     pub inconclusive: Vec<String>,
@@ -166,7 +164,7 @@ pub struct Verification {
 }
 
 /// A function that changes static variables of its code, which its workgroups share.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticWrite {
     /// The name of the function.
     pub function: String,
@@ -177,7 +175,7 @@ pub struct StaticWrite {
 }
 
 /// Dispatches of a function, or host reads, that only one of two captures has.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Unmatched {
     /// The name of the function; `None` for host reads.
@@ -189,7 +187,7 @@ pub struct Unmatched {
 }
 
 /// From where an element type is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TypeSource {
     /// A rule or the ledger states it; or there is none.
@@ -201,7 +199,7 @@ pub enum TypeSource {
 }
 
 /// The element type of what a function writes, which is not stated.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InferredType {
     /// The name of the function.
@@ -213,7 +211,7 @@ pub struct InferredType {
 }
 
 /// A function whose results differ by no more than rounding explains.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RoundedFunction {
     /// Its name.
@@ -235,6 +233,12 @@ pub enum Outcome {
     Different,
     /// No difference was found, but not everything could be compared.
     Inconclusive,
+}
+
+impl<'d> Deserialize<'d> for Verification {
+    fn deserialize<D: Deserializer<'d>>(from: D) -> Result<Self, D::Error> {
+        Verification::deserialize(from)
+    }
 }
 
 impl Serialize for Verification {
@@ -294,7 +298,7 @@ impl Verification {
 }
 
 /// A binding of a dispatch, or a host read, that differs.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct Difference {
@@ -312,16 +316,16 @@ pub struct Difference {
     pub range: Range,
     /// From the first to the last byte that is known to differ, in `range`; with digests alone, the pieces
     /// that differ.
-    #[serde(flatten, serialize_with = "different")]
+    #[serde(flatten, serialize_with = "different", deserialize_with = "from_different")]
     pub different: Range,
     /// From the first to the last of the pieces of which only digests are known, which differ; `None` without
     /// such pieces.
-    #[serde(flatten, serialize_with = "digest_bytes")]
+    #[serde(flatten, serialize_with = "digest_bytes", deserialize_with = "from_digest_bytes")]
     pub digest_bytes: Option<Range>,
     /// The element type, if it is known.
     pub element_type: Option<ElementType>,
     /// From where the element type is known.
-    #[serde(skip)]
+    #[serde(skip_serializing, deserialize_with = "from_type_source")]
     pub type_source: TypeSource,
     /// The elements; `None` if none is known to differ, only digests of pieces.
     pub elements: Option<ElementDifferences>,
@@ -334,6 +338,12 @@ pub struct Difference {
     pub expected: Option<NumberSummary>,
     /// The actual numbers in the same place.
     pub actual: Option<NumberSummary>,
+}
+
+impl<'d> Deserialize<'d> for Difference {
+    fn deserialize<D: Deserializer<'d>>(from: D) -> Result<Self, D::Error> {
+        Difference::deserialize(from)
+    }
 }
 
 impl Serialize for Difference {
@@ -369,8 +379,37 @@ fn digest_bytes<S: Serializer>(range: &Option<Range>, serializer: S) -> Result<S
     ])
 }
 
+fn from_record<'d, D: Deserializer<'d>>(from: D) -> Result<Option<Place>, D::Error> {
+    let record = Option::deserialize(from)?;
+    Ok(record.map(|record| Place { record, ..Place::default() }))
+}
+
+fn from_different<'d, D: Deserializer<'d>>(from: D) -> Result<Range, D::Error> {
+    #[derive(Deserialize)]
+    struct Different {
+        different_offset: u64,
+        different_length: u64,
+    }
+    let Different { different_offset: offset, different_length: length } = Different::deserialize(from)?;
+    Ok(Range { offset, length })
+}
+
+fn from_digest_bytes<'d, D: Deserializer<'d>>(from: D) -> Result<Option<Range>, D::Error> {
+    #[derive(Deserialize)]
+    struct Digest {
+        digest_offset: Option<u64>,
+        digest_length: Option<u64>,
+    }
+    let Digest { digest_offset, digest_length } = Digest::deserialize(from)?;
+    Ok(digest_offset.zip(digest_length).map(|(offset, length)| Range { offset, length }))
+}
+
+fn from_type_source<'d, D: Deserializer<'d>>(from: D) -> Result<TypeSource, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(TypeSource::Stated))
+}
+
 /// Where in a replay something differs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Place {
     /// Ordinal of the record: of the dispatch, or the call that maps the buffer.
@@ -388,7 +427,7 @@ pub struct Place {
 }
 
 /// What is dispatched at a [`Place`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DispatchPlace {
     /// The id of the executable in the capture.

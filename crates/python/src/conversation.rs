@@ -17,7 +17,7 @@ use rehal::capture::{CaptureFile, CaptureOptions};
 use rehal::dialogue::{Dialogue, Question};
 use rehal_base::{Error, StatusCode};
 use rehal_devices::{DeviceOptions, DeviceSpec};
-use rehal_jobs::{Job, JobEnd, JobOutcome, KeptOutput, LocalRunner, Runner};
+use rehal_jobs::{Job, JobEnd, JobOutcome, KeptOutput};
 use rehal_replay::{Observer, RecordLocation, Replay, ReplayOptions, ReplayOrder};
 use serde_json::Value;
 
@@ -88,7 +88,7 @@ impl Conversation {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             };
-            Event::Process(LocalRunner.converse(&job, &mut look, &mut answer).map(|mut outcome| {
+            Event::Process(job.converse(&mut look, &mut answer).map(|mut outcome| {
                 let is_ended = outcome.end == JobEnd::Interrupted || asking.is_late.get();
                 if is_ended && !asking.state.is_cancelled() {
                     outcome.end = JobEnd::TimedOut { is_past_milestone: false };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rehal_base::Error;
-use rehal_jobs::{Job, JobEnd, JobOutcome, KeptOutput, LocalRunner, Runner};
+use rehal_jobs::{Job, JobEnd, JobOutcome, KeptOutput};
 
 use crate::errors::exception;
 use crate::interrupt::Signals;
@@ -31,7 +31,7 @@ pub fn run_job<'py>(
     job.kept = KeptOutput::First(MAX_OUTPUT_BYTES);
     job.limits.time = duration(timeout_seconds)?;
     let mut signals = Signals::new();
-    let outcome = py.detach(|| LocalRunner.run(&job, &mut |_| watch(&mut signals)));
+    let outcome = py.detach(|| job.run(&mut |_| watch(&mut signals)));
     signals.take()?;
     ended(py, &outcome.map_err(|error| cannot_run(py, &error))?)
 }

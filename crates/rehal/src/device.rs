@@ -5,7 +5,7 @@
 //!
 //! ```
 //! # fn main() -> rehal::Result<()> {
-//! use rehal::device::{DeviceOptions, DeviceSpec, drivers};
+//! use rehal::device::{DeviceOptions, DeviceSettings, DeviceSpec, drivers};
 //!
 //! for driver in drivers().drivers() {
 //!     match driver.availability() {
@@ -20,7 +20,7 @@
 //! ```
 
 pub use rehal_base::{HostMemory, Range};
-pub use rehal_devices::{DeviceOptions, DeviceSpec, NamedPath, drivers};
+pub use rehal_devices::{DeviceOptions, DeviceSettings, DeviceSpec, NamedPath, drivers};
 pub use rehal_hal::{
     AccessScope, Binding, Buffer, BufferBarrier, BufferParams, BufferRef, BufferUsage, CommandBuffer,
     CommandBufferMode, CommandBufferParams, CommandCategories, Device, DeviceDescription, DeviceGroup,

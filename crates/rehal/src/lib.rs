@@ -11,6 +11,7 @@
 //! | [`program`] | Load a compiled module and call its functions. |
 //! | [`device`] | Open devices, and give them work. |
 //! | [`kernel`] | The kernels of a capture; an executable by itself; slices. |
+//! | [`work`] | Run captured code in another process, and survive it. |
 //! | [`dialogue`] | Let another process, or another language, steer a replay. |
 //! | [`profile`] | What did the devices do, and for how long? |
 //! | `tune` | Are results the same? Is a replacement of a kernel right, and faster? |
@@ -56,9 +57,10 @@
 //! # Safety
 //!
 //! A replay, a program and an executable run native code of their file with the privileges of this process,
-//! so they are as trusted as this program. A kernel that crashes ends the process; a program that has to
-//! survive it runs the tool `rehal` in a child. Opening, planning and surveying a capture run nothing, and
-//! are safe for any bytes.
+//! so they are as trusted as this program. A kernel that crashes ends the process. [`work::perform`] runs a
+//! replay, a verification or a comparison in a process of the program `rehal`: a crash there is an error with
+//! the name of the kernel. Live buffers stay there. Opening, planning and surveying a capture run nothing,
+//! and are safe for any bytes.
 //!
 //! The file of a capture is mapped. It may be deleted or replaced; if another process truncates it, what is
 //! called later fails with `DATA_LOSS`, and what is reading it at that time ends the process (SIGBUS).
@@ -93,6 +95,7 @@ mod survey;
 #[cfg(feature = "tune")]
 pub mod tune;
 mod verdict;
+pub mod work;
 
 pub use rehal_base::{Advice, Error, FileKind, Remedy, Result, StatusCode};
 

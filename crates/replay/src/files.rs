@@ -7,11 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, FileId, Remedy, Result, fnv};
+use serde::{Deserialize, Serialize};
 
 use crate::{FileContents, FileIdentity, FileRecord, Validation};
 
 /// Maps a prefix of captured paths to a local path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRemap {
     /// The prefix of captured paths.
     pub captured: OsString,
@@ -62,7 +63,7 @@ impl FileRecord<&[u8]> {
 }
 
 /// What a replay does about the writes of queues to external files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileWrites {
     /// They change a private copy of the file, which each run starts with the bytes of the file. Files with
     /// one identity have one copy, by whichever paths they are named. Only pages that are written take

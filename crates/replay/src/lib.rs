@@ -47,6 +47,7 @@ mod hazards;
 mod host_reads;
 mod ids;
 mod lists;
+mod message;
 mod observe;
 mod one_by_one;
 mod operation;

@@ -19,11 +19,7 @@ use rehal_hal::{
     Buffer, BufferParams, CreateOp, Device, DeviceGroup, HostOp, ImportFile, Indexed, MemoryAccess,
     PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, WorkgroupSchedule, new_memory, transfer,
 };
-
-pub(crate) use self::files::{FileBytes, ReplayFiles};
-pub(crate) use self::names::LiveNames;
-pub(crate) use self::objects::{Objects, State};
-pub(crate) use self::stepping_state::each_object;
+use serde::{Deserialize, Serialize};
 
 use self::objects::get;
 use self::redzones::Redzones;
@@ -37,9 +33,13 @@ use crate::prepare::{self, Prepared};
 use crate::region::Region;
 use crate::replacements::Replacements;
 use crate::schedule::Schedule;
-use crate::scopes;
 use crate::substitute::{Layer, Substitute, Substitution};
-use crate::{ExecutableRecord, HostRead, Observer, Plan, Scope, WrittenBindings};
+use crate::{ExecutableRecord, HostRead, Observer, Plan, Scope, WrittenBindings, message, scopes};
+
+pub(crate) use self::files::{FileBytes, ReplayFiles};
+pub(crate) use self::names::LiveNames;
+pub(crate) use self::objects::{Objects, State};
+pub(crate) use self::stepping_state::each_object;
 
 /// Options of a replay.
 ///
@@ -48,7 +48,7 @@ use crate::{ExecutableRecord, HostRead, Observer, Plan, Scope, WrittenBindings};
 ///
 /// let options = ReplayOptions::default().order(ReplayOrder::Captured);
 /// ```
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ReplayOptions {
     /// Path remappings for the capture's files.
@@ -58,12 +58,18 @@ pub struct ReplayOptions {
     /// Executables to substitute.
     pub substitutions: Vec<Substitution>,
     /// Called for each executable; its result takes precedence over [`ReplayOptions::substitutions`].
+    #[serde(
+        skip_deserializing,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "message::callback"
+    )]
     pub substitute: Option<Substitute>,
     /// When the host waits.
     pub order: ReplayOrder,
     /// Which bindings the functions of a captured executable may write, if its format says so: in captured
     /// order the host then does not wait between kernels that read the same bytes. Of replacements, nothing
     /// is known.
+    #[serde(skip)]
     pub written_bindings: Option<FindWritten>,
     /// Before each entry of the scopes of this name, waits for all work in flight, and then evicts from the
     /// CPU's caches the bytes of buffers and of the capture that the entry touches: before
@@ -119,7 +125,7 @@ fn written_of(
 }
 
 /// When the host of a replay waits for the work that it issues.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplayOrder {
     /// It waits for each submission before the next operation, as the reference's replay does.
     #[default]

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use rehal_base::{Context, Error, MappedFile, Result};
 use rehal_hal::NeededWorkgroups;
+use serde::{Deserialize, Serialize};
 
-use crate::{ExecutableRecord, origin};
+use crate::{ExecutableRecord, message, origin};
 
 /// Which executables to replace, and with what.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Substitution {
     /// The executables to replace.
     pub selector: Selector,
@@ -21,7 +22,7 @@ pub struct Substitution {
 }
 
 /// Code that runs in place of an executable.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Replacement {
     /// The location of its bytes.
@@ -41,11 +42,13 @@ pub struct Replacement {
 }
 
 /// The location of a replacement's bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Code {
     /// A file, which is mapped.
+    #[serde(with = "message::path")]
     File(PathBuf),
     /// Memory.
+    #[serde(with = "message::bytes")]
     Bytes(Arc<[u8]>),
 }
 
@@ -237,7 +240,7 @@ impl ReplacementCode {
 }
 
 /// Selects executables of a capture.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Selector {
     /// All; with a directory as the replacement, those that have a file of their name.
     All,

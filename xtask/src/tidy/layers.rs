@@ -3,10 +3,11 @@
 use super::{Problem, tree::Tree};
 
 /// The layers, bottom up; a crate may depend on crates of lower layers.
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 12] = [
     &["base", "interleave"],
     &["crash"],
-    &["hal", "vm", "capture", "profile", "params", "values", "roof", "jobs"],
+    &["jobs"],
+    &["hal", "vm", "capture", "profile", "params", "values", "roof"],
     &["local", "vulkan", "cuda", "cts"],
     &["replay", "modules"],
     &["judge"],

@@ -2,10 +2,13 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::term::{Node, Operator, Term};
+use serde::{Deserialize, Serialize};
+
+use super::{Node, Operator, Term};
 
 /// Integers that are computed from 32-bit inputs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Formula {
     pub(super) nodes: Vec<Node>,
     pub(super) results: Vec<Term>,

@@ -63,6 +63,20 @@ impl Display for Formula {
     }
 }
 
+impl From<Formula> for String {
+    fn from(formula: Formula) -> Self {
+        formula.to_string()
+    }
+}
+
+impl TryFrom<String> for Formula {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self, Error> {
+        text.parse()
+    }
+}
+
 impl FromStr for Formula {
     type Err = Error;
 

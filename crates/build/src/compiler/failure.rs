@@ -40,7 +40,7 @@ pub(super) fn explain(
         JobEnd::Exited(_) if is_diagnosed(messages) && !is_out_of_memory(compiler, outcome.end, messages) => {
             let error = Error::invalid_argument(format!("'{input}' does not compile\n{shown}").trim_end());
             match messages.contains("no HAL devices defined in the module") {
-                true => error.advise(Remedy::SetOption { name: "target", value: "cpu".into() }),
+                true => error.advise(Remedy::SetOption { name: "target".into(), value: "cpu".into() }),
                 false => error.advise("correct the source, or the flags of the compiler"),
             }
         }
@@ -54,7 +54,7 @@ pub(super) fn explain(
             let message = format!("compiling '{input}' needs more than {limit} bytes of memory, the limit");
             let value = limit.saturating_mul(2).to_string();
             Error::resource_exhausted(message)
-                .advise(Remedy::SetOption { name: CompilerSetup::MEMORY_LIMIT, value })
+                .advise(Remedy::SetOption { name: CompilerSetup::MEMORY_LIMIT.into(), value })
         }
         end if end.is_killed() => {
             let message = format!("the compiler was ended {end}, with '{input}'");

@@ -57,9 +57,8 @@ pub(super) fn import(compiler: &Compiler, model: &Path) -> Result<Imported> {
     job.arguments.extend([model.into(), "-o".into(), path.clone().into_os_string()]);
     (job.limits, job.kept) = (compiler.limits, KeptOutput::Last(MAX_MESSAGE_BYTES));
     job.environment.push(("TMPDIR".into(), Some(directory.path().into())));
-    let outcome = compiler
-        .runner
-        .run(&job, &mut |_| ControlFlow::Continue(()))
+    let outcome = job
+        .run(&mut |_| ControlFlow::Continue(()))
         .map_err(|error| Error::io(format!("starting '{}'", python.display()), &error))
         .advise(|| Remedy::InstallCompiler)?;
     let messages = String::from_utf8_lossy(&outcome.stderr.bytes);

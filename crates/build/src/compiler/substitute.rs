@@ -250,8 +250,7 @@ impl Compiler {
     ) -> Result<Wrapped> {
         let variant = only_variant(executable)?;
         let is_source = kind == SubstituteKind::C;
-        let runner = self.runner.as_ref();
-        wrapper::write(executable, variant, path, is_source, runner, self.limits, directory)
+        wrapper::write(executable, variant, path, is_source, self.limits, directory)
     }
 
     /// The text of MLIR that replaces an executable.

@@ -12,7 +12,7 @@ use object::Endianness;
 use object::elf::{FileHeader64, STB_GLOBAL, STB_LOCAL, STT_FILE, STT_FUNC, STT_NOTYPE, STT_SECTION};
 use object::read::elf::{FileHeader, Sym};
 use rehal_base::{Error, MappedFile, Result, listed};
-use rehal_jobs::{Job, JobLimits, KeptOutput, Runner};
+use rehal_jobs::{Job, JobLimits, KeptOutput};
 
 use super::text::{ExecutableFunction, ExecutableVariant, ProgramExecutable};
 use crate::KernelDialect;
@@ -82,7 +82,6 @@ pub(super) fn write(
     variant: &ExecutableVariant,
     path: &Path,
     is_source: bool,
-    runner: &dyn Runner,
     limits: JobLimits,
     directory: &Path,
 ) -> Result<Wrapped> {
@@ -94,7 +93,7 @@ pub(super) fn write(
     let failed = |error| Error::io("writing the wrapper of an object", &error);
     let file = |extension: &str| directory.join(format!("{}.{extension}", executable.name));
     let object = if is_source { file("o") } else { path.to_owned() };
-    let c = C { source: path, variant, runner, limits };
+    let c = C { source: path, variant, limits };
     if is_source {
         c.run(&["-c".into(), path.into(), "-o".into(), object.clone().into()])?;
     }
@@ -120,7 +119,6 @@ pub(super) fn write(
 struct C<'a> {
     source: &'a Path,
     variant: &'a ExecutableVariant,
-    runner: &'a dyn Runner,
     limits: JobLimits,
 }
 
@@ -141,7 +139,7 @@ impl C<'_> {
         job.arguments.extend(["-x", "c"].map(Into::into));
         job.arguments.extend(arguments.iter().cloned());
         (job.limits, job.kept, job.joins_streams) = (self.limits, KeptOutput::First(64 << 10), true);
-        let outcome = self.runner.run(&job, &mut |_| ControlFlow::Continue(())).map_err(|error| {
+        let outcome = job.run(&mut |_| ControlFlow::Continue(())).map_err(|error| {
             Error::io(format!("starting the compiler '{program}'"), &error)
                 .advise("install the compiler, or name another in the environment: CC=PATH")
         })?;

@@ -5,19 +5,19 @@ use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::sync::Arc;
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_hal::NeededWorkgroups;
-use rehal_jobs::{Job, JobEnd, KeptOutput, LocalRunner, Printed, Runner, TemporaryDirectory};
+use rehal_jobs::{Job, JobEnd, KeptOutput, Printed};
 use rehal_replay::{CalledFunction, Code, Substitution};
 
 use super::KernelLanguage;
 use super::dialect::{self, KernelDialect, PlainCall};
 use super::shortage::Shortage;
+use rehal_jobs::TemporaryDirectory;
 
 /// How kernels are compiled.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CompilerOptions {
     /// The command, with arguments after spaces; `None` for `CC` or `RUSTC` in the environment, else `cc` or
@@ -30,8 +30,6 @@ pub struct CompilerOptions {
     /// Whether the code becomes a part of a module: without libraries, if the functions are of an embedded
     /// ELF executable.
     pub is_for_module: bool,
-    /// Runs the command. It shares the directory for temporary files with this process.
-    pub runner: Arc<dyn Runner>,
 }
 
 impl CompilerOptions {
@@ -46,18 +44,6 @@ impl CompilerOptions {
         let own = system_format();
         let architecture = own.trim_start_matches("system-elf-");
         self.functions.iter().all(|it| !it.format.contains("-elf-") || it.format.ends_with(architecture))
-    }
-}
-
-impl Default for CompilerOptions {
-    fn default() -> Self {
-        Self {
-            compiler: None,
-            flags: Vec::new(),
-            functions: Vec::new(),
-            is_for_module: false,
-            runner: Arc::new(LocalRunner),
-        }
     }
 }
 
@@ -343,7 +329,7 @@ impl Build<'_> {
         let (source, directory) = (self.source.display(), self.directory.path());
         // Its own temporary files remain if it is killed.
         job.environment.push(("TMPDIR".into(), Some(directory.into())));
-        let outcome = self.options.runner.run(&job, &mut |_| ControlFlow::Continue(()));
+        let outcome = job.run(&mut |_| ControlFlow::Continue(()));
         let outcome = outcome.map_err(|error| no_compiler(self.input.language(), name, &error))?;
         let messages = messages(&outcome.stdout);
         // By a message, if it was a process of the compiler's own.
@@ -373,7 +359,7 @@ pub fn kernel_compiler_version(language: KernelLanguage) -> Result<String> {
     let options = CompilerOptions::default();
     let (mut job, name) = compiler(language, &options)?;
     job.arguments.push("--version".into());
-    let outcome = options.runner.run(&job, &mut |_| ControlFlow::Continue(()));
+    let outcome = job.run(&mut |_| ControlFlow::Continue(()));
     let outcome = outcome.map_err(|error| no_compiler(language, &name, &error))?;
     Ok(format!("{name} {:?}\n{}", job.arguments, messages(&outcome.stdout)))
 }

@@ -2,9 +2,11 @@ use std::io::{Error as IoError, ErrorKind};
 use std::path::Path;
 
 use rehal_base::{Error, StatusCode};
-use rehal_jobs::{JobEnd, full_directory};
+use rehal_jobs::JobEnd;
 use rustix::io::Errno;
 use rustix::process::{Resource, Signal, getrlimit};
+
+use rehal_jobs::full_directory;
 
 /// What a compiler lacked that has failed, as far as it or its directory tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

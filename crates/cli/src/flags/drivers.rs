@@ -42,6 +42,15 @@ pub(crate) fn set_options(flags: &Flags, options: &mut OptionSet) -> rehal_base:
     DRIVER_PARAMETERS.iter().try_for_each(|group| group.set(options, |parameter| flags.parameter(parameter)))
 }
 
+/// The values of the flags of drivers, by the names of these.
+pub(crate) fn driver_values(flags: &Flags) -> Vec<(String, Vec<OsString>)> {
+    let parameters = DRIVER_PARAMETERS.iter().flat_map(|group| group.parameters);
+    let values = parameters.map(|it| {
+        (it.flag().to_owned(), flags.parameter(it).into_iter().map(OsString::from).collect::<Vec<_>>())
+    });
+    values.filter(|(_, values)| !values.is_empty()).collect()
+}
+
 /// A value is kept as text; [`set_options`] reads it.
 impl Entry for DeviceParameter {
     fn spec(&self) -> Spec {

@@ -28,7 +28,7 @@ mod value_type;
 pub(crate) use catalog::{AGENTS_MD, CRASH_OPTIONS, DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, PERF_MAP};
 pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS};
 pub use drivers::DRIVERS;
-pub(crate) use drivers::set_options;
+pub(crate) use drivers::{driver_values, set_options};
 pub use files::{Access, FilesOf, NamedFile};
 pub(crate) use files::{read, read_if, read_path, recorded, streamed, written};
 pub use flag::{Effect, Entry, Flag, Group, List, Query, Role, Spec};

@@ -19,7 +19,7 @@ use rehal_base::{Error, Result, StatusCode, plural};
 use rehal_capture::CaptureBytes;
 use rehal_jobs::JobProgress;
 use rehal_judge::{CacheState, CompareOptions};
-use rehal_replay::{Plan, Replay};
+use rehal_replay::{Plan, Replacement, Replay};
 
 use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};
 use super::report_format::{self, Format};
@@ -36,7 +36,7 @@ use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, o
 pub(super) use candidates::Candidate;
 pub(super) use engine::CompareEngine;
 pub(super) use report::{CandidateReport, Outcome};
-pub(super) use workers::{Codes, Effort, Limits, ReadCode, Request, compare_candidate};
+pub(super) use workers::compare_candidate;
 
 /// Also of `rehal benchmark --with`.
 pub(super) use print::{SAME_CODE, machine, measured, ratio};
@@ -231,38 +231,28 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
     let (options, format) = (options(flags), flags.get(&FORMAT));
     // A wrong path is found before the capture is read, and a wrong function before anything is compared.
-    let candidates = match &invocation.worker {
-        Some(_) => Vec::new(),
-        None => candidates::find(&with)?,
-    };
+    let candidates = candidates::find(&with)?;
     let plan = plan(invocation)?;
     let function = function_flags::one(flags, &FUNCTION, &plan)?;
-    let mut engine = CompareEngine { invocation, plan, function, options };
-    if let Some(worker) = &invocation.worker {
-        let mut report = engine.perform(&Request::from_worker(worker)?, worker)?;
-        // A comparison without a roof is complete.
-        let _ = roof::add(&mut report, invocation, &engine.plan);
-        return worker.answer(&report).map_err(|error| Error::io("passing a report", &error));
-    }
+    let mut engine = CompareEngine::new(invocation, plan, function, options)?;
     let recording = Recording::checked(flags)?;
     let watches = flags.get(&WATCH);
     let (prepared, first) = thread::scope(|scope| {
         // It takes as long to compile as all that is done before it is needed. What fails is reported where
         // it is compared; one that is watched may be saved before it is.
         let first = candidates.first().filter(|it| !watches && it.is_source());
-        let (plan, function) = (&engine.plan, &engine.function);
+        let (plan, function) = (engine.plan.clone(), engine.work.function.clone());
         let compiler = SubstituteCompiler::from_flags(flags);
-        let build = move || ReadCode::from_replacement(&first?.build(plan, function, &compiler).ok()?);
+        let build = move || first?.build(&plan, &function, &compiler).ok();
         // Without a thread, it is compiled when it is needed.
         let first = thread::Builder::new().name("compiler".into()).spawn_scoped(scope, build).ok();
-        (prepare(&engine), first.and_then(|it| it.join().ok().flatten()))
+        (prepare(&mut engine), first.and_then(|it| it.join().ok().flatten()))
     });
-    let (baseline, limits) = prepared?;
     let interrupted = interrupts::flag()?;
-    let session = Session { engine, with, baseline, limits, format, interrupted };
+    let session = Session { engine, with, limit: prepared?, format, interrupted };
     let engine = &session.engine;
     let record = || {
-        let function = Some(engine.function.clone());
+        let function = Some(engine.work.function.clone());
         Recording::of_capture(recording.as_ref(), function, || captured(invocation, engine.plan.clone()))
     };
     if watches {
@@ -289,16 +279,16 @@ fn captured(invocation: &Invocation, plan: Arc<Plan>) -> Result<Replay> {
     Replay::new(plan, &devices, &replay_flags::files(flags))
 }
 
-/// The code that replacements are compared with, if it is not that of the captured kernel, and how long
-/// comparisons may take.
-fn prepare(engine: &CompareEngine<'_>) -> Result<(Option<ReadCode>, Limits)> {
-    /// For compilers, and for what a process begins with.
+/// Reads the code that replacements are compared with, if it is not that of the captured kernel. Returns how
+/// long their checks may take.
+fn prepare(engine: &mut CompareEngine<'_>) -> Result<Duration> {
+    /// For what a process begins with.
     const BASE: Duration = Duration::from_secs(30);
     let baseline = engine.invocation.flags.get(&BASELINE).map(|path| Candidate { path });
     let compiler = SubstituteCompiler::from_flags(&engine.invocation.flags);
-    let baseline = baseline.map(|it| it.build(&engine.plan, &engine.function, &compiler)).transpose()?;
-    let code = baseline.as_ref().and_then(ReadCode::from_replacement);
-    Ok((code, engine.limits(baseline, BASE)?))
+    let baseline = baseline.map(|it| it.build(&engine.plan, &engine.work.function, &compiler)).transpose()?;
+    engine.work.baseline = baseline;
+    engine.limits(BASE)
 }
 
 fn options(flags: &Flags) -> CompareOptions {
@@ -334,9 +324,8 @@ pub(super) fn caches(caches: Caches) -> Vec<CacheState> {
 struct Session<'i> {
     engine: CompareEngine<'i>,
     with: Vec<PathBuf>,
-    /// What the replacements are compared with, if it is not the captured kernel.
-    baseline: Option<ReadCode>,
-    limits: Limits,
+    /// Of the checks of a replacement.
+    limit: Duration,
     format: Format,
     interrupted: Arc<AtomicBool>,
 }
@@ -344,7 +333,7 @@ struct Session<'i> {
 impl Session<'_> {
     /// Compares replacements, each in a process of its own, for some time at most, until it is interrupted.
     /// The first one may be compiled.
-    fn each(&self, candidates: &[Candidate], mut first: Option<ReadCode>) -> Result<Vec<CandidateReport>> {
+    fn each(&self, candidates: &[Candidate], mut first: Option<Replacement>) -> Result<Vec<CandidateReport>> {
         let engine = &self.engine;
         let mut reports = Vec::with_capacity(candidates.len());
         for (number, candidate) in (1..).zip(candidates) {
@@ -362,9 +351,7 @@ impl Session<'_> {
                     print::name(candidate)
                 ));
             }
-            let codes = Codes { baseline: self.baseline.clone(), replacement: first.take() };
-            let (invocation, effort) = (engine.invocation, engine.effort());
-            let (pulse, limit) = (progress::pulse("comparing", self.interrupted.clone()), self.limits.check);
+            let limit = self.limit;
             let mut checking = Some(Progress::new("checking"));
             let watch = &mut |it: JobProgress| {
                 if it.is_past_milestone {
@@ -377,15 +364,20 @@ impl Session<'_> {
                 }
                 if self.is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
-            let compared =
-                compare_candidate(invocation, candidate, codes, self.limits, effort, &pulse, watch);
-            drop((pulse, checking));
-            let report = match compared {
-                Err(error) if error.code() == StatusCode::Cancelled => {
-                    CandidateReport::interrupted(candidate)
+            let report = match first.take().map_or_else(|| self.build(candidate), Ok) {
+                Err(error) => CandidateReport::failed(candidate, &error),
+                Ok(code) => {
+                    let mut work = engine.work.clone().with(code);
+                    work.options.pulse = progress::pulse("comparing", self.interrupted.clone());
+                    match compare_candidate(&work, candidate, limit, watch) {
+                        Err(error) if error.code() == StatusCode::Cancelled => {
+                            CandidateReport::interrupted(candidate)
+                        }
+                        compared => self.with_roof(compared?),
+                    }
                 }
-                compared => compared?,
             };
+            drop(checking);
             if let Outcome::Crashed | Outcome::CannotTell | Outcome::Failed = report.outcome {
                 output::note(report.text.trim_end());
             }
@@ -393,6 +385,17 @@ impl Session<'_> {
         }
         reports.sort_by(CandidateReport::rank);
         Ok(reports)
+    }
+
+    fn build(&self, candidate: &Candidate) -> Result<Replacement> {
+        let compiler = SubstituteCompiler::from_flags(&self.engine.invocation.flags);
+        candidate.build(&self.engine.plan, &self.engine.work.function, &compiler)
+    }
+
+    fn with_roof(&self, mut report: CandidateReport) -> CandidateReport {
+        // A comparison without a roof is complete.
+        let _ = roof::add(&mut report, self.engine.invocation, &self.engine.plan);
+        report
     }
 
     fn is_interrupted(&self) -> bool {
@@ -403,7 +406,7 @@ impl Session<'_> {
         let invocation = self.engine.invocation;
         let capture = CaptureBytes::map(&invocation.operand())?;
         let subject = Subject { capture: Some(&capture), devices: None };
-        let report = print::Compared { function: &self.engine.function, reports };
+        let report = print::Compared { function: &self.engine.work.function, reports };
         invocation.render(&report, self.format, subject)
     }
 

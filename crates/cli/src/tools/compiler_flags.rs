@@ -13,7 +13,7 @@ use rehal_build::{
 };
 use rehal_devices::drivers;
 use rehal_hal::{DeviceGroup, NeededWorkgroups};
-use rehal_replay::{DispatchedFunction, Plan, ResolvedSubstitutions, Selector, Substitution};
+use rehal_replay::{Code, DispatchedFunction, Plan, ResolvedSubstitutions, Selector, Substitution};
 
 use crate::flags::{DEVICE, Flag, Flags, Group, List, Refusal, read, size, text, time};
 use crate::{interrupts, output};
@@ -195,8 +195,18 @@ impl SubstituteCompiler {
         plan: &Plan,
         devices: &dyn Fn() -> Result<DeviceGroup>,
     ) -> Result<[Vec<Substitution>; N]> {
-        let (mut all, mut counts) = (Vec::new(), [0; N]);
-        for (list, count) in lists.into_iter().zip(&mut counts).filter(|(list, _)| !list.is_empty()) {
+        let mut resolved = self.resolve_lists(&lists, plan, devices)?.into_iter();
+        Ok(std::array::from_fn(|_| resolved.next().unwrap_or_default()))
+    }
+
+    fn resolve_lists(
+        &self,
+        lists: &[&[Substitution]],
+        plan: &Plan,
+        devices: &dyn Fn() -> Result<DeviceGroup>,
+    ) -> Result<Vec<Vec<Substitution>>> {
+        let (mut all, mut counts) = (Vec::new(), vec![0; lists.len()]);
+        for (list, count) in lists.iter().zip(&mut counts).filter(|(list, _)| !list.is_empty()) {
             let mut resolved = ResolvedSubstitutions::in_capture(plan, list, devices)?;
             self.build_unstated(&mut resolved, false)?;
             *count = resolved.substitutions.len();
@@ -204,7 +214,31 @@ impl SubstituteCompiler {
         }
         state_workgroups(&self.workgroups, &mut all)?;
         let mut all = all.into_iter();
-        Ok(counts.map(|count| all.by_ref().take(count).collect()))
+        Ok(counts.into_iter().map(|count| all.by_ref().take(count).collect()).collect())
+    }
+
+    /// The substitutions with compiled code, for captures that have parts of the plan: a selector stays as it
+    /// was given if all that it selects is replaced by the same code.
+    pub(crate) fn compiled(
+        &self,
+        substitutions: &[Substitution],
+        plan: &Plan,
+        devices: &dyn Fn() -> Result<DeviceGroup>,
+    ) -> Result<Vec<Substitution>> {
+        let lists: Vec<_> = substitutions.chunks(1).collect();
+        let resolved = self.resolve_lists(&lists, plan, devices)?;
+        let compiled = |(given, found): (&Substitution, Vec<Substitution>)| {
+            let is_directory = matches!(&given.replacement.code, Code::File(path) if path.is_dir());
+            match &found[..] {
+                [first, rest @ ..]
+                    if !is_directory && rest.iter().all(|it| it.replacement == first.replacement) =>
+                {
+                    vec![Substitution::new(given.selector.clone(), first.replacement.clone())]
+                }
+                _ => found,
+            }
+        };
+        Ok(substitutions.iter().zip(resolved).flat_map(compiled).collect())
     }
 
     /// Compiles the sources, and notes the files that replace nothing.

@@ -12,6 +12,7 @@ use rehal::capture::CaptureFile;
 use rehal_base::Result;
 use rehal_devices::{CrashReports, DeviceOptions};
 use rehal_hal::DeviceGroup;
+use rehal_jobs::supervise;
 use rehal_replay::FileRemap;
 
 use super::replay_flags::FILE_REMAP;
@@ -19,7 +20,7 @@ use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, with_devices};
 use crate::progress::Progress;
 use crate::report::{self, Subject};
-use crate::{Invocation, Operands, Tool, captures, devices, interrupts, output, own_process};
+use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, output};
 
 /// See the [module](self).
 pub const INFO: Tool = Tool {
@@ -78,7 +79,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     };
     // Otherwise nothing of the capture runs.
     match options.load {
-        true => invocation.set_status(own_process::supervise(|| report(&options, invocation).map(|()| 0))?),
+        true => invocation.set_status(supervise(|| report(&options, invocation).map(|()| 0), advice::print)?),
         false => report(&options, invocation)?,
     }
     Ok(())

@@ -23,7 +23,6 @@ use crate::flags::{Flag, Group};
 use crate::output::escaped;
 use crate::report::{Report, Subject};
 use crate::table::Layout;
-use crate::tool::RUNNER;
 use crate::{Invocation, Operands, Tool, captures, interrupts};
 
 /// See the [module](self).
@@ -431,7 +430,7 @@ fn print_of(names: &[OsString], arguments: Vec<OsString>, install: &str) -> Resu
         job.arguments.clone_from(&arguments);
         job.environment = vec![("LC_ALL".into(), Some("C".into()))];
         job.kept = KeptOutput::First(usize::MAX);
-        match RUNNER.run(&job, &mut |_| ControlFlow::Continue(())) {
+        match job.run(&mut |_| ControlFlow::Continue(())) {
             Ok(ran) if ran.is_success() => return Ok(String::from_utf8_lossy(&ran.stdout.bytes).into_owned()),
             Ok(ran) => {
                 let said = String::from_utf8_lossy(&ran.stderr.bytes).trim().to_string();

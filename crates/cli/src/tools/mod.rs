@@ -98,6 +98,11 @@ pub const GROUPS: [(&str, &str); 7] = [
     ("This program", "tools"),
 ];
 
+/// Tools that another process asks in a worker: their verbs, and what they do there.
+type Serve = fn(&crate::Invocation, &rehal_jobs::Worker) -> rehal_base::Result<()>;
+pub(crate) const SERVING: [(&str, Serve); 3] =
+    [("run", run_replay::serve), ("run-module", run_module::serve), ("tune", tune::serve)];
+
 /// All tools, in the order in which `rehal` lists its verbs.
 #[rustfmt::skip]
 pub const ALL: &[&crate::Tool] = &[

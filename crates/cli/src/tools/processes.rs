@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use super::history;
 use crate::flags::{Flag, Flags, Refusal, text};
 use crate::progress::Progress;
-use crate::tool::RUNNER;
 use crate::{Invocation, interrupts, output};
 
 /// The processes of a history. Two such sets tell the difference of one of 300 times.
@@ -104,7 +103,7 @@ pub(super) fn repeat(invocation: &Invocation, measured: &mut [Measured]) -> Resu
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let outcome = RUNNER.run(&job.map_err(cannot)?, &mut watch).map_err(cannot)?;
+        let outcome = job.map_err(cannot)?.run(&mut watch).map_err(cannot)?;
         let place = || format!("process {} of {count}", index + 1);
         if outcome.end == JobEnd::Interrupted {
             return Err(Error::new(StatusCode::Cancelled, "interrupted: what was measured is not kept")

@@ -1,7 +1,6 @@
 //! `rehal reduce`: the smallest capture that still passes a check.
 
 mod checks;
-mod child;
 mod command;
 mod report;
 
@@ -10,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rehal::capture::CaptureFile;
+use rehal::work::{ReplaySetup, VerifyWork};
 use rehal_base::{Error, Result};
 use rehal_capture::CaptureBytes;
 use rehal_edit::{ReduceOptions, reduce};
@@ -17,9 +18,10 @@ use rehal_jobs::TemporaryDirectory;
 
 use self::checks::{Check, Checks};
 use self::command::CheckCommand;
-use super::compiler_flags::{COMPILING, WORKGROUPS};
+use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};
 use super::report_format::{self, Format};
 use super::{function_flags, ledger_flags, replay_flags, verify};
+use crate::devices::Expectations;
 use crate::flags::{Flag, Flags, Group, Refusal, read, short_time, time, with_devices};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::report::Subject;
@@ -178,9 +180,6 @@ fn optional<T>(
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
-    if let Some(worker) = &invocation.worker {
-        return child::run(invocation, worker);
-    }
     kernel_recording::warn_that_nothing_is_recorded(
         "candidates run in processes of their own, which do not record; record the result with `rehal kernel record`",
     );
@@ -201,7 +200,11 @@ fn run(invocation: &Invocation) -> Result<()> {
     let interrupted = interrupts::flag()?;
     let directory = TemporaryDirectory::in_temp("rehal-reduce-")?;
     let timeout = flags.get(&CHECK_TIMEOUT);
-    let checks = Checks::find(invocation, check, timeout, interrupted, directory.path());
+    let verify = match check {
+        Check::Command(_) => Ok(VerifyWork::new(ReplaySetup::new(&path))),
+        Check::Crash | Check::Wrong | Check::Slow(..) => verify_work(invocation),
+    };
+    let checks = verify.and_then(|it| Checks::find(it, check, timeout, interrupted, directory.path()));
     let (checks, suspect) = directory.explain(checks)?;
     let mut options = ReduceOptions::default();
     options.recover = flags.get(&replay_flags::RECOVER);
@@ -236,6 +239,33 @@ fn run(invocation: &Invocation) -> Result<()> {
         _ => output::print(&text)?,
     }
     Ok(())
+}
+
+/// The replay of the flags, and when its results are right. Sources of kernels are compiled once, not by each
+/// worker.
+fn verify_work(invocation: &Invocation) -> Result<VerifyWork> {
+    let flags = &invocation.flags;
+    let substitutions = flags.list(&replay_flags::SUBSTITUTION);
+    let expected = Expectations { guards_buffers: !substitutions.is_empty(), ..Expectations::default() };
+    let mut setup = replay_flags::setup(invocation, expected)?;
+    setup.options.order = flags.get(&replay_flags::ORDER);
+    let plan = || {
+        CaptureFile::open(setup.capture(), &captures::options(setup.recover))
+            .and_then(|capture| capture.plan())
+    };
+    // What is wrong with the capture is said when it is replayed.
+    if !substitutions.is_empty()
+        && let Ok(plan) = plan()
+    {
+        let devices = setup.devices.to_options()?;
+        let compiler = SubstituteCompiler::from_flags(flags);
+        setup.options.substitutions = compiler.compiled(&substitutions, &plan, &|| devices.open())?;
+    }
+    let mut work = VerifyWork::new(setup);
+    work.ledger = flags.get(&AGAINST).map(Into::into);
+    work.options.tolerances = flags.list(&verify::TOLERANCE);
+    work.options.element_types = flags.list(&ledger_flags::ELEMENT_TYPE);
+    Ok(work)
 }
 
 /// Adds what the command printed or what was measured, if the check fails for the capture itself.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rehal::capture::{CaptureFile, CaptureOptions};
+use rehal::work::ReplaySetup;
 use rehal_base::Result;
 use rehal_devices::{CrashReports, DeviceOptions, written_bindings};
 use rehal_hal::DeviceGroup;
@@ -122,6 +123,16 @@ impl Options {
 /// The options of the flags for files: [`FILE_REMAP`] and [`FILE_WRITES`].
 pub(crate) fn files(flags: &Flags) -> ReplayOptions {
     ReplayOptions::default().file_remaps(flags.list(&FILE_REMAP)).file_writes(flags.get(&FILE_WRITES))
+}
+
+/// The replay of the flags and the operand as data, without substitutions.
+pub(crate) fn setup(invocation: &Invocation, expected: Expectations) -> Result<ReplaySetup> {
+    let flags = &invocation.flags;
+    let mut setup = ReplaySetup::new(invocation.operand());
+    setup.recover = flags.get(&RECOVER);
+    setup.devices = devices::settings(flags, expected)?;
+    setup.options = files(flags);
+    Ok(setup)
 }
 
 /// The devices of a replay: what replacements write next to a buffer is not to reach other memory of the

@@ -94,6 +94,22 @@ struct Options<'i> {
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
+    let options = options(invocation)?;
+    options.program.recording_kernels(|| run_function(&options))
+}
+
+/// Calls functions as another process asks for.
+pub(super) fn serve(invocation: &Invocation, worker: &Worker) -> Result<()> {
+    let options = options(invocation)?;
+    let served = check_served(&options)
+        .and_then(|()| options.program.recording_kernels(|| serve_calls(&options, worker)));
+    served.inspect_err(|error| {
+        // If no process listens, the exit status tells.
+        let _ = worker.answer(&FailureError::new(error));
+    })
+}
+
+fn options(invocation: &Invocation) -> Result<Options<'_>> {
     let flags = &invocation.flags;
     let format = report_format::beside_files(flags, &FORMAT)?;
     let results = ResultOptions::from_flags(flags)?;
@@ -103,7 +119,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let profiling = profiling::Options::from_flags(flags)?;
     let mut program = program::Options::from_flags(flags)?;
     program.inputs = values(flags, &INPUT);
-    let options = Options {
+    Ok(Options {
         reporting: Some(invocation).filter(|_| matches!(format, Format::Json)),
         program,
         function: flags.get(&FUNCTION),
@@ -111,15 +127,6 @@ fn run(invocation: &Invocation) -> Result<()> {
         print_statistics: flags.get(&PRINT_STATISTICS),
         profiling,
         instrument_file,
-    };
-    let Some(worker) = &invocation.worker else {
-        return options.program.recording_kernels(|| run_function(&options));
-    };
-    let served =
-        check_served(&options).and_then(|()| options.program.recording_kernels(|| serve(&options, worker)));
-    served.inspect_err(|error| {
-        // If no process listens, the exit status tells.
-        let _ = worker.answer(&FailureError::new(error));
     })
 }
 
@@ -134,13 +141,13 @@ fn check_served(options: &Options<'_>) -> Result<()> {
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(Error::invalid_argument(format!("--{name} is a flag of one call"))
-            .advise(Remedy::OmitOption { name })),
+            .advise(Remedy::OmitOption { name: (*name).into() })),
         None => Ok(()),
     }
 }
 
 /// Keeps a program loaded for the calls of another process.
-fn serve(options: &Options<'_>, worker: &Worker) -> Result<()> {
+fn serve_calls(options: &Options<'_>, worker: &Worker) -> Result<()> {
     let program = program::load(&options.program)?;
     let profiling = profiling::Session::begin(options.profiling.as_ref(), program.devices());
     let outcome = profiling.and_then(|profiling| profiling.end(asked::serve(worker, &program)));

@@ -7,6 +7,7 @@ use rehal::capture::CaptureFile;
 use rehal::dialogue::{Answer, Dialogue, Question, ReplayQuestions};
 use rehal_base::{Error, Result};
 use rehal_devices::CrashReports;
+use rehal_jobs::Worker;
 use rehal_judge::LedgerWriter;
 use rehal_replay::{DEFAULT_BYTES_LIMIT, HostReadLog, Observer, RecordLocation, Replay};
 use serde::Serialize;
@@ -115,10 +116,13 @@ struct Options<'i> {
     kernels: Option<kernel_recording::Recording>,
 }
 
+fn run(invocation: &Invocation) -> Result<()> {
+    run_with(invocation, None)
+}
+
 /// In a worker's process, the request is what the replay asks about: see [`Dialogue`]. The answer is the
 /// error, if there is one.
-fn run(invocation: &Invocation) -> Result<()> {
-    let Some(worker) = &invocation.worker else { return run_with(invocation, None) };
+pub(super) fn serve(invocation: &Invocation, worker: &Worker) -> Result<()> {
     let io = |error| Error::io("asking about a replay", &error);
     let mut asker = worker.asker().map_err(io)?;
     let reply = move |question: &Question| asker.ask::<Answer>(question).map_err(io);

@@ -14,18 +14,18 @@ use rehal_build::{
     SearchSpace, SearchStop, kernel_compiler_version,
 };
 use rehal_capture::CaptureBytes;
+use rehal_jobs::Worker;
 use rehal_judge::capture_digest;
-use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use self::asked::AskedSampler;
 use self::host::TuneHost;
 use self::print::Tuned;
 use self::trials::TrialFile;
-use super::compare::{self, CompareEngine, Request};
+use super::compare::{self, CompareEngine};
 use super::report_format::{self, Format};
 use super::{compiler_flags, function_flags, ledger_flags, replay_flags, verify};
-use crate::flags::{Access, Flag, Group, List, Refusal, read, time, with_devices, written};
+use crate::flags::{Access, Flag, Flags, Group, List, Refusal, read, time, with_devices, written};
 use crate::output_file::OutputFile;
 use crate::report::Subject;
 use crate::{Invocation, Operands, Tool, devices, interrupts, kernel_recording};
@@ -221,35 +221,21 @@ fn changes_trials(flag: &str) -> bool {
     !OTHERS.contains(&flag)
 }
 
-/// What a worker is asked.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Asked {
-    /// Compares a candidate.
-    Compare(Box<Request>),
-    /// Tries points for which it asks.
-    Search { asks: bool },
+fn run(invocation: &Invocation) -> Result<()> {
+    search(invocation, None)
 }
 
-fn run(invocation: &Invocation) -> Result<()> {
+/// Tries points for which it asks the process that has started this one.
+pub(super) fn serve(invocation: &Invocation, worker: &Worker) -> Result<()> {
+    search(invocation, Some(worker))
+}
+
+fn search(invocation: &Invocation, worker: Option<&Worker>) -> Result<()> {
     let flags = &invocation.flags;
     let Some(path) = flags.get(&SPACE) else {
         return Err(Error::invalid_argument("--space is missing")
             .advise("name a file that says what is tried; rehal tune --agents_md describes it"));
     };
-    if let Some(worker) = &invocation.worker {
-        let asked = worker.request().map_err(|error| Error::io("reading the request of a worker", &error))?;
-        match asked {
-            Asked::Compare(request) => {
-                let report = engine(invocation)?.perform(&request, worker)?;
-                return worker.answer(&report).map_err(|error| Error::io("passing a report", &error));
-            }
-            Asked::Search { asks: false } => {
-                return Err(Error::invalid_argument("a worker that searches asks for points"));
-            }
-            Asked::Search { asks: true } => {}
-        }
-    }
     kernel_recording::warn_that_nothing_is_recorded(
         "variants run in processes of their own, which do not record; record the capture with `rehal kernel record`",
     );
@@ -268,7 +254,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut options = SearchOptions::default();
     options.max_trials = flags.get(&TRIALS);
     options.max_time = flags.get(&MAX_TIME);
-    options.inputs = vec![hex::encode(capture_digest(&capture)), engine.function.clone()];
+    options.inputs = vec![hex::encode(capture_digest(&capture)), engine.work.function.clone()];
     options.inputs.push(match (&compiler, space.kind()) {
         (Some(compiler), _) => compiler.version().text.clone(),
         (None, BaseKind::Kernel(language)) => kernel_compiler_version(language)?,
@@ -276,22 +262,22 @@ fn run(invocation: &Invocation) -> Result<()> {
     });
     options.inputs.extend(flags.settings(changes_trials));
     options.known = file.as_ref().map(|it| it.known.clone()).unwrap_or_default();
-    let function = engine.function.clone();
+    let function = engine.work.function.clone();
     let interrupted = interrupts::flag()?;
     let total = options.max_trials.unwrap_or(u64::MAX).min(match points.len() {
         0 => space.size(),
         count => count as u64,
     });
-    let host = TuneHost::new(engine, compiler, &space, file, interrupted, total)?;
-    let has_all_points = points.is_empty() && invocation.worker.is_none();
-    let mut sampler = sampler(invocation, points)?;
+    let host = TuneHost::new(engine, compiler, &space, file, interrupted, total, worker.is_none())?;
+    let has_all_points = points.is_empty() && worker.is_none();
+    let mut sampler = sampler(flags, worker, points)?;
     let mut search = Search::new(&space, host, options);
     let stop = search.run(&mut *sampler).and_then(|stop| search.finish().map(|()| stop));
     let (result, _host) = search.into_result();
     let mut tuned = Tuned::new(&function, &path, &result, *stop.as_ref().unwrap_or(&SearchStop::Error));
     tuned.has_all_points = has_all_points;
     if let Err(error) = stop {
-        if invocation.worker.is_none() && !result.trials.is_empty() {
+        if worker.is_none() && !result.trials.is_empty() {
             invocation.print(&tuned, flags.get(&FORMAT), subject)?;
         }
         return Err(error);
@@ -306,7 +292,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         tuned.best_path = Some(output.path().display().to_string());
     }
     invocation.set_status(status);
-    match &invocation.worker {
+    match worker {
         Some(worker) => {
             let report = invocation.render(&tuned, Format::Json, subject)?;
             let report: Value = serde_json::from_str(&report)
@@ -318,9 +304,8 @@ fn run(invocation: &Invocation) -> Result<()> {
 }
 
 /// What chooses the points.
-fn sampler(invocation: &Invocation, points: Vec<SearchPoint>) -> Result<Box<dyn Sampler>> {
-    let flags = &invocation.flags;
-    if let Some(worker) = &invocation.worker {
+fn sampler(flags: &Flags, worker: Option<&Worker>, points: Vec<SearchPoint>) -> Result<Box<dyn Sampler>> {
+    if let Some(worker) = worker {
         return Ok(Box::new(AskedSampler::new(worker)?));
     }
     Ok(match (points.is_empty(), flags.get(&SAMPLER)) {
@@ -338,5 +323,5 @@ fn engine(invocation: &Invocation) -> Result<CompareEngine<'_>> {
     options.caches = compare::caches(flags.get(&CACHE));
     options.precision = flags.get(&compare::PRECISION);
     options.max_time = flags.get(&TRIAL_TIME);
-    Ok(CompareEngine { invocation, plan, function, options })
+    CompareEngine::new(invocation, plan, function, options)
 }

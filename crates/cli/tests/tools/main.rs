@@ -19,6 +19,7 @@ mod flags;
 mod function_names;
 mod guides;
 mod info;
+mod isolation;
 mod json;
 mod kernel_disassemble;
 mod kernel_records;

@@ -21,7 +21,6 @@ pub struct WrongResult {
     /// The dispatch; `None` for a host read.
     pub dispatch: Option<WrongDispatch>,
     /// The ranges of the binding, or of the bytes that are read, that have the bytes.
-    #[serde(with = "pairs")]
     pub ranges: Vec<Range>,
     /// The length of all that is read; 0 for a dispatch.
     pub read_length: u64,
@@ -39,21 +38,6 @@ pub struct WrongDispatch {
     pub binding: u32,
     /// Where it is in the whole capture.
     pub place: SlicedDispatch,
-}
-
-/// Ranges as pairs of an offset and a length.
-mod pairs {
-    use rehal_base::Range;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(ranges: &[Range], to: S) -> Result<S::Ok, S::Error> {
-        ranges.iter().map(|it| [it.offset, it.length]).collect::<Vec<_>>().serialize(to)
-    }
-
-    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<Vec<Range>, D::Error> {
-        let pairs = Vec::<[u64; 2]>::deserialize(from)?;
-        Ok(pairs.into_iter().map(|[offset, length]| Range { offset, length }).collect())
-    }
 }
 
 impl WrongResult {

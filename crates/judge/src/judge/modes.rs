@@ -1,11 +1,11 @@
 //! Kernels that take one of two times, such as one that works differently in every other call.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::stats;
 
 /// The two times of which most calls take one, in nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Modes {
     /// The median of the shorter ones.

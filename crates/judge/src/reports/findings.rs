@@ -2,15 +2,13 @@
 
 use serde::Serialize;
 
-use crate::{Unmatched, Verification};
+use crate::Verification;
 
-/// The whole report of a verification; see the guide of `rehal verify`. A comparison has several without what is
-/// unmatched.
+/// The whole report of a verification; see the guide of `rehal verify`.
 #[derive(Serialize)]
 pub struct VerifyReport<'a> {
     #[serde(flatten)]
     verification: &'a Verification,
-    unmatched: &'a [Unmatched],
 }
 
 impl<'a> VerifyReport<'a> {
@@ -19,6 +17,6 @@ impl<'a> VerifyReport<'a> {
 
     /// The report of a verification.
     pub fn from_verification(verification: &'a Verification) -> Self {
-        Self { verification, unmatched: &verification.unmatched }
+        Self { verification }
     }
 }

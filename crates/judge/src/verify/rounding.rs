@@ -17,11 +17,11 @@
 //! that of their neighbors. Where a result has a kink, the mean of both runs says nothing: it counts up to a
 //! multiple of that of the neighbors.
 
-use rehal_base::{ElementType, Error, Range, Result, StatusCode};
+use rehal_base::{ElementType, Error, Range, Result, StatusCode, number_or_nan};
 use rehal_hal::{Buffer, Device, transfer};
 use rehal_replay::{ChangeTracker, Operation};
 use rehal_values::Floats;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     bytes::part,
@@ -36,17 +36,20 @@ const KINK: f64 = 16.0;
 const MOST_BYTES: u64 = 1 << 30;
 
 /// How the largest difference of results compares with what rounding explains.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RoundingError {
     /// The difference as a multiple of the scale of rounding of its element; `None` if there is none that
     /// rounding explains, such as of NaN, or of elements that do not depend on inputs.
     pub multiple: Option<f64>,
     /// The multiple up to which rounding explains a difference.
+    #[serde(deserialize_with = "number_or_nan")]
     pub limit: f64,
     /// The scale of that element in units in the last place.
+    #[serde(deserialize_with = "number_or_nan")]
     pub scale_ulps: f64,
     /// The scales of all results, relative to them (root of the sum of squares).
+    #[serde(deserialize_with = "number_or_nan")]
     pub relative_scale: f64,
     /// Whether that is far more than the inputs were moved by: the kernel is ill-conditioned.
     pub is_ill_conditioned: bool,

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use rehal_base::{Error, Range, Result};
 use rehal_hal::{Buffer, transfer};
 use rehal_replay::{Observer, Operation, merged, without};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::lockstep::{self, NewMemory};
 use super::{Difference, Place, Verification, VerifyOptions, VerifySides};
@@ -20,7 +20,7 @@ const NEAR_BYTES: u64 = 1 << 20;
 const SHOWN_BYTES: usize = 16;
 
 /// Bytes that a dispatch wrote outside of its bindings.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OutOfBoundsWrite {
     /// The dispatch.
@@ -37,15 +37,25 @@ pub struct OutOfBoundsWrite {
     /// The ordinal of the nearest binding.
     pub binding: u32,
     /// The range of the buffer that is bound to it.
-    #[serde(flatten, serialize_with = "bound")]
+    #[serde(flatten, serialize_with = "bound", deserialize_with = "from_bound")]
     pub bound: Range,
     /// The first bytes, as they are now.
-    #[serde(serialize_with = "hex::serialize")]
+    #[serde(with = "hex")]
     pub bytes: Vec<u8>,
 }
 
 fn bound<S: Serializer>(range: &Range, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map([("bound_offset", range.offset), ("bound_length", range.length)])
+}
+
+fn from_bound<'d, D: Deserializer<'d>>(from: D) -> std::result::Result<Range, D::Error> {
+    #[derive(Deserialize)]
+    struct Bound {
+        bound_offset: u64,
+        bound_length: u64,
+    }
+    let Bound { bound_offset: offset, bound_length: length } = Bound::deserialize(from)?;
+    Ok(Range { offset, length })
 }
 
 /// Runs two replays of one plan on equal devices side by side, with different contents of memory that was

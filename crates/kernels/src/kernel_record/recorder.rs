@@ -161,7 +161,7 @@ impl KernelRecorder {
             let message =
                 format!("its bindings have {} bytes, and the memory size is {limit}", layout.total_bytes);
             let value = layout.total_bytes.to_string();
-            let remedy = Remedy::SetOption { name: KernelRecordOptions::MEMORY_LIMIT, value };
+            let remedy = Remedy::SetOption { name: KernelRecordOptions::MEMORY_LIMIT.into(), value };
             return Err(Error::resource_exhausted(message).advise(remedy));
         }
         let mut descriptor = describe(operation, dispatch, name, &layout)?;

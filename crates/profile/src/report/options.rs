@@ -166,7 +166,7 @@ impl ReportOptions {
             let known: Vec<_> = report.formats().iter().map(|format| format.name()).collect();
             let (other, first, known) = (format.name(), known[0], known.join(" or "));
             let message = format!("'{report_name}' does not support the format {other} (expected {known})");
-            return reject(message, Remedy::SetOption { name: "format", value: first.to_owned() });
+            return reject(message, Remedy::SetOption { name: "format".into(), value: first.to_owned() });
         }
         let has_filter = !self.filter.is_empty() && self.filter != "*";
         let options = [
@@ -184,11 +184,14 @@ impl ReportOptions {
         for (is_set, is_supported, needs_jsonl, name) in options {
             if is_set && !is_supported {
                 let message = format!("'{report_name}' does not support the option {name}");
-                return reject(message, Remedy::OmitOption { name });
+                return reject(message, Remedy::OmitOption { name: name.into() });
             }
             if is_set && needs_jsonl && format != Format::Jsonl {
                 let message = format!("the option {name} requires the format jsonl");
-                return reject(message, Remedy::SetOption { name: "format", value: "jsonl".to_owned() });
+                return reject(
+                    message,
+                    Remedy::SetOption { name: "format".into(), value: "jsonl".to_owned() },
+                );
             }
         }
         Ok(())

@@ -158,8 +158,8 @@ impl Slot {
             self.binding, self.set, self.largest_range
         );
         let advice = Remedy::CompileWith {
-            purpose: "addresses of buffers, which have no such limit",
-            flags: "--iree-hal-target-device=vulkan --iree-vulkan-dispatch-abi=bda",
+            purpose: "addresses of buffers, which have no such limit".into(),
+            flags: "--iree-hal-target-device=vulkan --iree-vulkan-dispatch-abi=bda".into(),
         };
         // Uniform buffers are bounded by their limit, and so is what 32 bits do not address.
         if self.kind != vk::DescriptorType::STORAGE_BUFFER || length > u64::from(u32::MAX) {

@@ -1,11 +1,10 @@
-//! What is said of one replacement, as it is passed between processes.
+//! What is said of one replacement.
 
 use std::cmp::Ordering;
 use std::time::Duration;
 
 use rehal_base::{Advice, Error, Remedy, StatusCode};
 use rehal_judge::Comparison;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::candidates::Candidate;
@@ -13,7 +12,7 @@ use super::print;
 use crate::advice;
 
 /// What a comparison found; the best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::tools) enum Outcome {
     Right,
     Wrong,
@@ -42,7 +41,7 @@ impl Outcome {
 }
 
 /// What is said of a replacement.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug)]
 pub(in crate::tools) struct CandidateReport {
     pub outcome: Outcome,
     /// `None` if that cannot be told.
@@ -56,6 +55,8 @@ pub(in crate::tools) struct CandidateReport {
     pub text: String,
     /// As an element of the JSON report.
     pub object: Value,
+    /// What was compared, unless it has no result.
+    pub comparison: Option<Box<Comparison>>,
     /// Whether it has no result for a reason that is not known to be its own: its process was ended, or the
     /// machine lacks something.
     pub says_nothing: bool,
@@ -65,15 +66,16 @@ pub(in crate::tools) struct CandidateReport {
 
 impl CandidateReport {
     /// A comparison, with the screen that shows it.
-    pub(super) fn compared(candidate: &Candidate, comparison: &Comparison, text: String) -> Self {
+    pub(super) fn compared(candidate: &Candidate, comparison: Box<Comparison>, text: String) -> Self {
         Self {
             outcome: if comparison.is_right() { Outcome::Right } else { Outcome::Wrong },
             is_slower: if comparison.is_right() { comparison.is_slower() } else { None },
             ratio: comparison.ratio(),
             name: print::name(candidate),
-            summary: print::summary(comparison),
+            summary: print::summary(&comparison),
             text,
-            object: print::row(candidate, comparison),
+            object: print::row(candidate, &comparison),
+            comparison: Some(comparison),
             says_nothing: false,
             is_not_found: false,
         }
@@ -137,6 +139,7 @@ impl CandidateReport {
             summary,
             text,
             object,
+            comparison: None,
             says_nothing: false,
             is_not_found: false,
         }
@@ -184,15 +187,6 @@ mod tests {
     }
 
     #[test]
-    fn reports_are_messages() {
-        for ratio in [Some(0.1 + 0.2), None] {
-            let report = report(Outcome::TimedOut, ratio.map(|_| true), ratio);
-            let message = serde_json::to_value(&report).unwrap();
-            assert_eq!(serde_json::from_value::<CandidateReport>(message).unwrap(), report);
-        }
-    }
-
-    #[test]
     fn the_best_is_first_and_decides() {
         let [fast, unknown, slow] = [(Some(false), 0.5), (None, 1.0), (Some(true), 2.0)]
             .map(|(is_slower, ratio)| report(Outcome::Right, is_slower, Some(ratio)));
@@ -205,7 +199,8 @@ mod tests {
         let mut sorted = ranked.map(Clone::clone);
         sorted.reverse();
         sorted.sort_by(CandidateReport::rank);
-        assert_eq!(sorted.each_ref(), ranked);
+        let ends = |all: &[&CandidateReport]| all.iter().map(|it| (it.outcome, it.ratio)).collect::<Vec<_>>();
+        assert_eq!(ends(&sorted.each_ref()), ends(&ranked));
         for (from, expected) in [(0, 0), (1, 4), (2, 3), (3, 2), (4, 2), (5, 4), (6, 1)] {
             assert_eq!(status(&sorted[from..]), expected, "{from}");
         }

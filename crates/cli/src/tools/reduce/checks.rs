@@ -1,6 +1,5 @@
 //! What a reduction looks for: a command, a crash, a wrong result, or slowness.
 
-use std::ffi::OsString;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -8,19 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use rehal::work::{CheckTask, CheckWork, Checked, VerifyWork, located};
 use rehal_base::{Error, Result};
 use rehal_devices::CrashReports;
 use rehal_edit::{ReduceHost, ReduceProgress, SlicedDispatch, WrongResult};
 use rehal_jobs::{Job, JobEnd, JobLimits, JobOutcome, KeptOutput};
-use rehal_judge::stats;
-use serde::Deserialize;
+use rehal_judge::{Outcome, stats};
 
-use super::child::{self, Answer, Libraries, Request, Work};
 use super::command::CheckCommand;
 use super::report;
-use crate::tool::RUNNER;
-use crate::tools::ledger_flags;
-use crate::{Invocation, output};
+use crate::tools::{ledger_flags, verify};
+use crate::{advice, output};
 
 /// The time that the first check may take, and slices and other preparations, unless the flag says more.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(300);
@@ -91,11 +88,8 @@ impl Measured {
 
 /// Runs the checks.
 pub(super) struct Checks {
-    /// `argv[0]`.
-    program: OsString,
-    arguments: Vec<OsString>,
-    /// The libraries of kernels, for workers.
-    kernels: Libraries,
+    /// What workers do, with the capture itself.
+    work: CheckWork,
     subject: Subject,
     /// The flag.
     timeout: Option<Duration>,
@@ -114,21 +108,14 @@ impl Checks {
     /// Finds what the capture shows; `directory` is for files. Returns the dispatch that probably shows it as
     /// well.
     pub(super) fn find(
-        invocation: &Invocation,
+        verify: VerifyWork,
         check: Check,
         timeout: Option<Duration>,
         interrupted: Arc<AtomicBool>,
         directory: &Path,
     ) -> Result<(Self, Option<SlicedDispatch>)> {
         let mut this = Self {
-            program: invocation.program.clone(),
-            arguments: invocation.arguments(),
-            kernels: match check {
-                Check::Command(_) => Libraries::new(),
-                Check::Crash | Check::Wrong | Check::Slow(..) => {
-                    child::compile_kernels(invocation, directory)?
-                }
-            },
+            work: CheckWork { verify, task: CheckTask::Replay },
             subject: Subject::Crash(Crash { signal: String::new(), function: None }),
             timeout,
             first: OnceLock::new(),
@@ -138,18 +125,12 @@ impl Checks {
             measured: OnceLock::new(),
             timeout_count: Default::default(),
         };
-        let capture = invocation.operand();
+        let capture = this.work.verify.setup.capture().to_owned();
         let suspect;
         (this.subject, suspect) = match check {
             Check::Command(command) => (Subject::Command(command), None),
             Check::Crash => this.find_crash(&capture, directory)?,
-            Check::Wrong => {
-                let expected = match child::is_compared_with_captured(&invocation.flags) {
-                    true => "the captured executables",
-                    false => "the ledger",
-                };
-                this.find_wrong(&capture, expected)?
-            }
+            Check::Wrong => this.find_wrong(&capture)?,
             Check::Slow(threshold, function) => (this.find_slow(&capture, threshold, function)?, None),
         };
         Ok((this, suspect))
@@ -190,11 +171,13 @@ impl Checks {
         })
     }
 
-    fn child(&self, work: Work, capture: &Path) -> Result<JobOutcome> {
-        let request = Request { work, capture: capture.into(), kernels: self.kernels.clone() };
-        let job = Job::for_worker(self.program.clone(), self.arguments.clone(), &request);
-        let job = job.map_err(|error| Error::io("starting a process for a check", &error))?;
-        self.process(job, "rehal")
+    fn child(&self, task: CheckTask, capture: &Path) -> Result<JobOutcome> {
+        let mut work = CheckWork { task, ..self.work.clone() };
+        // The capture itself may be truncated; candidates are not.
+        if capture != work.verify.setup.capture() {
+            work.verify.setup = work.verify.setup.of_capture(capture);
+        }
+        self.process(Job::for_work(&work)?, "rehal")
     }
 
     fn process(&self, mut job: Job, program: &str) -> Result<JobOutcome> {
@@ -208,7 +191,7 @@ impl Checks {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let ended = RUNNER.run(&job, &mut watch).map_err(|error| {
+        let ended = job.run(&mut watch).map_err(|error| {
             let is_limit = error.kind() == std::io::ErrorKind::WouldBlock;
             let error = Error::io(format!("starting '{}' for a check", output::escaped(program)), &error);
             error.advise(match is_limit {
@@ -223,21 +206,28 @@ impl Checks {
     }
 
     fn find_crash(&self, capture: &Path, directory: &Path) -> Result<(Subject, Option<SlicedDispatch>)> {
-        let ended = self.child(Work::Replay, capture)?;
+        let ended = self.child(CheckTask::Replay, capture)?;
         let Some(crash) = crash_of(&ended) else {
             return Err(self.no_subject("a replay of the capture does not crash", &ended));
         };
         let place = directory.join("place");
         // It may crash elsewhere if operations are performed one by one.
-        let again = self.child(Work::Locate(place.clone().into()), capture)?;
-        let suspect = if crash_of(&again).as_ref() == Some(&crash) { child::located(&place) } else { None };
+        let again = self.child(CheckTask::Locate(place.clone().into()), capture)?;
+        let suspect = if crash_of(&again).as_ref() == Some(&crash) { located(&place) } else { None };
         Ok((Subject::Crash(crash), suspect))
     }
 
-    fn find_wrong(&self, capture: &Path, expected: &str) -> Result<(Subject, Option<SlicedDispatch>)> {
-        let ended = self.child(Work::FindWrong, capture)?;
+    fn find_wrong(&self, capture: &Path) -> Result<(Subject, Option<SlicedDispatch>)> {
+        let verify = &self.work.verify;
+        let expected = match verify.ledger.is_none() && !verify.setup.options.substitutions.is_empty() {
+            true => "the captured executables",
+            false => "the ledger",
+        };
+        let ended = self.child(CheckTask::FindWrong, capture)?;
         let (wrong, report, is_same) = match answer_of(&ended) {
-            Some(Answer::Wrong { wrong, report, is_same }) => (wrong, report, is_same),
+            Some(Checked::Wrong { wrong, verification }) => {
+                (wrong, verify::report(&verification), verification.outcome() == Outcome::Same)
+            }
             _ => (None, String::new(), false),
         };
         let Some(wrong) = wrong else {
@@ -268,10 +258,10 @@ impl Checks {
         if let Some(threshold) = threshold {
             return Ok(Subject::Slow(threshold, function));
         }
-        let ended = self.child(Work::Time(function.clone()), capture)?;
+        let ended = self.child(CheckTask::Time(function.clone()), capture)?;
         match times_of(&ended) {
             Some((times, _)) if stats::median(&times) > 0.0 => {
-                Ok(Subject::Slow(child::duration(stats::median(&times) / 2.0), function))
+                Ok(Subject::Slow(duration(stats::median(&times) / 2.0), function))
             }
             Some(_) => Err(Error::not_found("the capture has no dispatch of such a function")
                 .advise("`rehal kernels` lists the functions: --function=GLOB")),
@@ -281,7 +271,7 @@ impl Checks {
 
     /// The error for a capture that does not show what is looked for.
     fn no_subject(&self, what: &str, ended: &JobOutcome) -> Error {
-        let printed = String::from_utf8_lossy(&ended.stderr.bytes);
+        let printed = self.printed_by(ended);
         // An error of the process has its own advice, which is the one to follow.
         let (printed, advice) = match printed.trim_end().rsplit_once("\n  try: ") {
             Some((printed, advice)) if !advice.contains('\n') => (printed, Some(advice)),
@@ -299,6 +289,31 @@ impl Checks {
             (_, Some(advice)) => advice,
             (_, None) => "name what the capture shows: --check=crash, wrong or slow, or --check='COMMAND {}'",
         })
+    }
+
+    /// What a worker says of its failure.
+    fn printed_by(&self, ended: &JobOutcome) -> String {
+        match ended.of_work::<CheckWork>() {
+            Some(Err(error)) => {
+                let error = match error.message().starts_with("nothing to compare with") {
+                    true => error.replace_advice(
+                        "name a ledger of the capture with --against=PATH (rehal run --replay_ledger=PATH writes one), or another \
+                         executable with --replay_executable_substitution",
+                    ),
+                    false if self.is_of_ledger(&error) => error.replace_advice(ledger_flags::MAKE_LEDGER),
+                    false => error,
+                };
+                advice::report(&error)
+            }
+            _ => String::from_utf8_lossy(&ended.stderr.bytes).into_owned(),
+        }
+    }
+
+    /// Whether an error is that of the ledger, or of one of another capture.
+    fn is_of_ledger(&self, error: &Error) -> bool {
+        let Some(path) = &self.work.verify.ledger else { return false };
+        let path = path.to_string_lossy();
+        error.context_lines().iter().any(|line| line.contains(&*path)) || error.message().contains(&*path)
     }
 
     fn is_command_interesting(&self, command: &CheckCommand, capture: &Path) -> Result<bool> {
@@ -326,19 +341,20 @@ impl ReduceHost for Checks {
         let begun = Instant::now();
         let is_interesting = match &self.subject {
             Subject::Command(_) => false,
-            Subject::Crash(crash) => crash_of(&self.child(Work::Replay, capture)?).as_ref() == Some(crash),
+            Subject::Crash(crash) => {
+                crash_of(&self.child(CheckTask::Replay, capture)?).as_ref() == Some(crash)
+            }
             Subject::Wrong(wrong) => {
-                let ended = self.child(Work::HasWrong(wrong.clone()), capture)?;
-                matches!(answer_of(&ended), Some(Answer::HasWrong(true)))
+                let ended = self.child(CheckTask::HasWrong(wrong.clone()), capture)?;
+                matches!(answer_of(&ended), Some(Checked::HasWrong(true)))
             }
             Subject::Slow(threshold, function) => {
-                let ended = self.child(Work::Time(function.clone()), capture)?;
+                let ended = self.child(CheckTask::Time(function.clone()), capture)?;
                 let times = times_of(&ended).filter(|(times, _)| !times.is_empty());
                 let is_of_host = times.as_ref().is_some_and(|(_, is_of_host)| *is_of_host);
                 let interval = times.and_then(|(times, _)| stats::median_interval(&times, 0.05));
-                let low = interval.map(|it| child::duration(it.low));
-                let measured = interval
-                    .map(|it| Measured { low: child::duration(it.low), high: child::duration(it.high) });
+                let low = interval.map(|it| duration(it.low));
+                let measured = interval.map(|it| Measured { low: duration(it.low), high: duration(it.high) });
                 if self.measured.set(measured).is_ok() && is_of_host {
                     output::note(
                         "note: the device reports no times of dispatches: those of the host contain their submission",
@@ -352,8 +368,8 @@ impl ReduceHost for Checks {
     }
 
     fn slice(&self, capture: &Path, dispatch: SlicedDispatch, output: &Path) -> Result<bool> {
-        let ended = self.child(Work::Slice(dispatch, output.into()), capture)?;
-        let is_written = matches!(answer_of(&ended), Some(Answer::Done));
+        let ended = self.child(CheckTask::Slice(dispatch, output.into()), capture)?;
+        let is_written = matches!(answer_of(&ended), Some(Checked::Done));
         if !is_written {
             let _ = fs::remove_file(output);
         }
@@ -369,21 +385,24 @@ impl ReduceHost for Checks {
     }
 }
 
+/// A time in nanoseconds.
+fn duration(ns: f64) -> Duration {
+    Duration::from_nanos(ns as u64)
+}
+
 fn is_timed_out(ended: &JobOutcome) -> bool {
     matches!(ended.end, JobEnd::TimedOut { .. })
 }
 
 /// The answer of a worker that ran to its end.
-fn answer_of(ended: &JobOutcome) -> Option<Answer> {
-    let is_announced = ended.announced == Some(0) && ended.is_success();
-    let answer = ended.answer.as_ref().filter(|_| is_announced)?;
-    Answer::deserialize(answer).ok()
+fn answer_of(ended: &JobOutcome) -> Option<Checked> {
+    ended.of_work::<CheckWork>()?.ok()
 }
 
 /// The times that a worker measured, in nanoseconds, and whether they are those of the host.
 fn times_of(ended: &JobOutcome) -> Option<(Vec<f64>, bool)> {
     match answer_of(ended)? {
-        Answer::Times { times, is_of_host } => Some((times, is_of_host)),
+        Checked::Times { times, is_of_host } => Some((times, is_of_host)),
         _ => None,
     }
 }

@@ -117,8 +117,6 @@ fn is_shell_syntax(text: &str) -> bool {
 mod tests {
     use std::ops::ControlFlow;
 
-    use rehal_jobs::{LocalRunner, Runner};
-
     use super::*;
 
     fn words(text: &str) -> Vec<String> {
@@ -156,7 +154,7 @@ mod tests {
         };
         assert_eq!(of("x -{}- {}"), ["-/a b/'c'-", "/a b/'c'"]);
         let job = CheckCommand::parse("printf %s {} | cat").unwrap().on(path).unwrap();
-        let shown = LocalRunner.run(&job, &mut |_| ControlFlow::Continue(())).unwrap();
+        let shown = job.run(&mut |_| ControlFlow::Continue(())).unwrap();
         assert_eq!(shown.stdout.bytes, b"/a b/'c'");
     }
 }

@@ -13,8 +13,8 @@ use rehal_build::{
     SearchHost, SearchSpace, Trial, TrialOutcome, build_kernel, check_kernel_flags, substitute_sources,
 };
 use rehal_hal::NeededWorkgroups;
-use rehal_judge::Pulse;
-use rehal_replay::{CalledFunction, Replacement, Selector, Substitution};
+use rehal_judge::{PartTiming, Timing, TimingVerdict};
+use rehal_replay::{CalledFunction, Code, Replacement, Selector, Substitution};
 use serde_json::{Map, Value};
 
 use super::print;
@@ -22,9 +22,7 @@ use super::trials::TrialFile;
 use crate::flags::Flags;
 use crate::progress::Progress;
 use crate::table::quoted;
-use crate::tools::compare::{
-    Candidate, CandidateReport, Codes, CompareEngine, Effort, Limits, Outcome, ReadCode, compare_candidate,
-};
+use crate::tools::compare::{Candidate, CandidateReport, CompareEngine, Outcome, compare_candidate};
 use crate::tools::compiler_flags;
 use crate::{Invocation, advice, output};
 
@@ -80,10 +78,12 @@ pub(super) struct TuneHost<'i> {
     engine: CompareEngine<'i>,
     compiler: Option<Compiler>,
     space: &'i SearchSpace,
-    limits: Limits,
+    limit: Duration,
     file: Option<TrialFile>,
     interrupted: Arc<AtomicBool>,
     progress: Progress,
+    /// Whether each trial is noted: no other process chooses them.
+    notes: bool,
     /// Whether the last comparison says nothing about the candidate. Its trial is not kept: a search that is
     /// resumed tries it again.
     says_nothing: bool,
@@ -101,27 +101,26 @@ impl<'i> TuneHost<'i> {
         file: Option<TrialFile>,
         interrupted: Arc<AtomicBool>,
         total: u64,
+        notes: bool,
     ) -> Result<Self> {
-        let limits = engine.limits(None, BASE)?;
-        let progress = match engine.invocation.worker {
-            Some(_) => Progress::silent(),
-            None => Progress::new("tuning"),
-        };
+        let limit = engine.limits(BASE)?;
+        let progress = if notes { Progress::new("tuning") } else { Progress::silent() };
         Ok(Self {
             engine,
             compiler,
             space,
-            limits,
+            limit,
             file,
             interrupted,
             progress,
+            notes,
             says_nothing: false,
             finished: 0,
             total,
         })
     }
 
-    fn code(&self, source: &PointSource) -> Result<(ReadCode, String)> {
+    fn code(&self, source: &PointSource) -> Result<(Replacement, String)> {
         let name = self.space.base().display().to_string();
         let (replacement, messages) = match (&self.compiler, &source.text) {
             (Some(compiler), text) => {
@@ -139,11 +138,11 @@ impl<'i> TuneHost<'i> {
                 let defined = source.macros.iter().map(|(name, value)| format!("-D{name}={value}"));
                 options.flags = defined.chain(source.flags.iter().cloned()).map(Into::into).collect();
                 let mut called = CalledFunction::in_plan(&self.engine.plan);
-                called.retain(|it| it.info.name == self.engine.function);
+                called.retain(|it| it.info.name == self.engine.work.function);
                 options.functions = called;
                 let KernelLibrary { bytes, messages, called_once, .. } =
                     build_kernel(self.space.base(), &options)?;
-                let selector = Selector::Name(self.engine.function.clone());
+                let selector = Selector::Name(self.engine.work.function.clone());
                 let mut library = Some(bytes);
                 let mut built = [Substitution::new(selector, Replacement::file(self.space.base()))];
                 substitute_sources(&mut built, |_| Ok(library.take()))?;
@@ -153,13 +152,11 @@ impl<'i> TuneHost<'i> {
                 (replacement, messages)
             }
         };
-        let mut stated = [Substitution::new(Selector::Name(self.engine.function.clone()), replacement)];
+        let mut stated = [Substitution::new(Selector::Name(self.engine.work.function.clone()), replacement)];
         let workgroups = self.engine.invocation.flags.list(&compiler_flags::WORKGROUPS);
         compiler_flags::state_workgroups(&workgroups, &mut stated)?;
         let [Substitution { replacement, .. }] = stated;
-        let code = ReadCode::from_replacement(&replacement);
-        let code = code.ok_or_else(|| Error::new(StatusCode::Internal, "compiled code is in memory"))?;
-        Ok((code, messages))
+        Ok((replacement, messages))
     }
 
     /// Fails if the base itself is why the first variant does not compile: a dispatch that cannot be read, or
@@ -191,17 +188,26 @@ impl<'i> TuneHost<'i> {
 }
 
 impl SearchHost for TuneHost<'_> {
-    type Code = ReadCode;
+    type Code = Replacement;
 
-    fn bytes(code: &ReadCode) -> &[u8] {
-        code.bytes()
+    fn bytes(code: &Replacement) -> &[u8] {
+        match &code.code {
+            Code::Bytes(bytes) => bytes,
+            Code::File(_) => &[],
+        }
     }
 
-    fn workgroups(code: &ReadCode) -> Option<String> {
-        code.workgroups()
+    fn workgroups(code: &Replacement) -> Option<String> {
+        // As trials have it in their files.
+        let shown = |(name, needed): &(Option<String>, NeededWorkgroups)| match needed {
+            NeededWorkgroups::Computed(formula) => format!("({name:?}, Computed({:?}))", formula.to_string()),
+            needed => format!("({name:?}, {needed:?})"),
+        };
+        let all: Vec<_> = code.workgroups.iter().map(shown).collect();
+        (!all.is_empty()).then(|| format!("[{}]", all.join(", ")))
     }
 
-    fn build(&mut self, source: &PointSource) -> Result<BuiltPoint<ReadCode>> {
+    fn build(&mut self, source: &PointSource) -> Result<BuiltPoint<Replacement>> {
         self.progress.set(self.finished, self.total);
         self.says_nothing = false;
         self.space.check_base()?;
@@ -228,16 +234,17 @@ impl SearchHost for TuneHost<'_> {
 
     fn compare(
         &mut self,
-        candidate: &ReadCode,
-        other: Option<&ReadCode>,
+        candidate: &Replacement,
+        other: Option<&Replacement>,
         effort: SearchEffort,
     ) -> Result<Option<Measured>> {
-        let max_time = self.engine.options.max_time;
-        let effort = match effort {
-            SearchEffort::Trial { give_up_above } => Effort { max_time, far: give_up_above },
-            SearchEffort::Result => Effort { max_time: max_time.saturating_mul(RESULT_TIME), far: FAR },
+        let mut work = self.engine.work.clone();
+        let max_time = work.options.max_time;
+        (work.options.max_time, work.options.far) = match effort {
+            SearchEffort::Trial { give_up_above } => (max_time, give_up_above),
+            SearchEffort::Result => (max_time.saturating_mul(RESULT_TIME), FAR),
         };
-        let codes = Codes { baseline: other.cloned(), replacement: Some(candidate.clone()) };
+        (work.baseline, work.replacement) = (other.cloned(), Some(candidate.clone()));
         let name = Candidate { path: PathBuf::from(self.space.base()) };
         let (progress, interrupted) = (&mut self.progress, &self.interrupted);
         let (finished, total) = (self.finished, self.total);
@@ -248,8 +255,7 @@ impl SearchHost for TuneHost<'_> {
                 false => ControlFlow::Continue(()),
             }
         };
-        let (invocation, pulse) = (self.engine.invocation, Pulse::default());
-        match compare_candidate(invocation, &name, codes, self.limits, effort, &pulse, watch) {
+        match compare_candidate(&work, &name, self.limit, watch) {
             // No other variant has the function, or the file, that the first lacks.
             Ok(report) if report.is_not_found && finished == 0 => {
                 let text = report.text.trim_end();
@@ -276,7 +282,7 @@ impl SearchHost for TuneHost<'_> {
     fn finished(&mut self, trial: &Trial, is_new: bool) -> Result<()> {
         self.finished += 1;
         self.progress.clear();
-        if self.engine.invocation.worker.is_none() && is_new {
+        if self.notes && is_new {
             let ratio = trial.ratio.map(|it| format!(" ({it:.3} of the captured time)")).unwrap_or_default();
             let best = if trial.is_best { ", the best so far" } else { "" };
             let (number, point, outcome) = (trial.trial, print::point(&trial.point), trial.outcome.told());
@@ -311,8 +317,9 @@ fn command(invocation: &Invocation, values: &Map<String, Value>) -> String {
 
 /// What a report says about a candidate.
 fn measured(report: CandidateReport) -> Measured {
+    let timings = report.comparison.as_ref().map_or(&[][..], |it| &it.timings);
     let outcome = match report.outcome {
-        Outcome::Right => verdict(&report.object),
+        Outcome::Right => verdict(&timings.iter().map(Timing::verdict).collect::<Vec<_>>()),
         Outcome::Wrong => TrialOutcome::Wrong,
         Outcome::Crashed => TrialOutcome::Crashed,
         Outcome::TimedOut => TrialOutcome::TimedOut,
@@ -326,51 +333,44 @@ fn measured(report: CandidateReport) -> Measured {
         };
         return Measured::without_time(outcome, summary);
     }
-    let timings = report.object.get("timings").cloned().unwrap_or_default();
-    let first = &timings[0];
-    let total = |of: &str| {
-        let shapes = first["shapes"].as_array()?;
-        shapes.iter().map(|it| Some(it[of].as_f64()? * it["count"].as_f64()?)).sum::<Option<f64>>()
+    let total = |ns: fn(&PartTiming) -> f64| {
+        let shapes = &timings.first()?.shapes;
+        Some(shapes.iter().map(|it| ns(&it.timing) * it.shape.count as f64).sum())
+            .filter(|it: &f64| !it.is_nan())
     };
     let mut measured = Measured::timed(outcome, report.ratio);
-    measured.ratio_interval = serde_json::from_value(first["ratio_interval"].clone()).ok();
-    (measured.other_ns, measured.candidate_ns) = (total("captured_ns"), total("replaced_ns"));
-    measured.timings = Some(timings);
+    measured.ratio_interval = timings.first().and_then(|it| it.judgment.interval).map(Into::into);
+    (measured.other_ns, measured.candidate_ns) = (total(|it| it.captured.ns), total(|it| it.replaced.ns));
+    measured.timings = Some(report.object.get("timings").cloned().unwrap_or_default());
     let rounding = report.object["verification"]["rounding"].clone();
     measured.rounding = Some(rounding).filter(|it| it.as_array().is_some_and(|it| !it.is_empty()));
     measured
 }
 
 /// The verdict of all states of the caches.
-fn verdict(object: &Value) -> TrialOutcome {
-    let verdicts = object["timings"].as_array().into_iter().flatten().map(|it| it["verdict"].as_str());
-    let verdicts: Vec<_> = verdicts.flatten().collect();
-    let has = |verdict: &str| verdicts.contains(&verdict);
+fn verdict(verdicts: &[TimingVerdict]) -> TrialOutcome {
+    let has = |verdict| verdicts.contains(&verdict);
     match verdicts.is_empty() {
-        _ if has("slower") => TrialOutcome::Slower,
+        _ if has(TimingVerdict::Slower) => TrialOutcome::Slower,
         true => TrialOutcome::CannotTell,
-        _ if has("cannot_tell") => TrialOutcome::CannotTell,
-        _ if has("not_slower") => TrialOutcome::NotSlower,
+        _ if has(TimingVerdict::CannotTell) => TrialOutcome::CannotTell,
+        _ if has(TimingVerdict::NotSlower) => TrialOutcome::NotSlower,
         false => TrialOutcome::Faster,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use rehal_judge::TimingVerdict::{CannotTell, Faster, NotSlower, Slower};
 
     use super::*;
 
     #[test]
     fn a_candidate_is_faster_if_it_is_in_all_states_of_the_caches() {
-        let of = |verdicts: &[&str]| {
-            let timings: Vec<_> = verdicts.iter().map(|it| json!({ "verdict": it })).collect();
-            verdict(&json!({ "timings": timings }))
-        };
-        assert_eq!(of(&["faster", "faster"]), TrialOutcome::Faster);
-        assert_eq!(of(&["faster", "slower"]), TrialOutcome::Slower);
-        assert_eq!(of(&["faster", "cannot_tell"]), TrialOutcome::CannotTell);
-        assert_eq!(of(&["not_slower", "faster"]), TrialOutcome::NotSlower);
-        assert_eq!(of(&[]), TrialOutcome::CannotTell);
+        assert_eq!(verdict(&[Faster, Faster]), TrialOutcome::Faster);
+        assert_eq!(verdict(&[Faster, Slower]), TrialOutcome::Slower);
+        assert_eq!(verdict(&[Faster, CannotTell]), TrialOutcome::CannotTell);
+        assert_eq!(verdict(&[NotSlower, Faster]), TrialOutcome::NotSlower);
+        assert_eq!(verdict(&[]), TrialOutcome::CannotTell);
     }
 }

@@ -22,13 +22,13 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 /// When SIGINT, SIGTERM or SIGHUP ends the process, says which kernels run, and removes temporary directories
 /// and files. The process then ends by the signal. Called before the first is created; signals that are
 /// ignored stay so.
-pub(crate) fn handle() {
+pub fn handle() {
     LazyLock::force(&IS_HANDLED);
 }
 
 /// Makes a write beyond the limit of the size of files (`ulimit -f`) fail, with the name of the file, instead
 /// of ending the process. Programs that this one starts are ended as before.
-pub(crate) fn fail_large_writes() {
+pub fn fail_large_writes() {
     let _ = flag::register(SIGXFSZ, Arc::default());
 }
 
@@ -93,7 +93,7 @@ static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 /// A flag that is set by the first SIGINT, SIGTERM or SIGHUP, unless it is ignored. A second one, later than
 /// [`SAME_SIGNAL`], ends the process at once, as [`handle`] says. What is sent to a process group reaches the
 /// copy of a process twice, the second time from its parent: signals of the parent count by themselves.
-pub(crate) fn flag() -> Result<Arc<AtomicBool>> {
+pub fn flag() -> Result<Arc<AtomicBool>> {
     let interrupted = FLAG.get_or_init(Arc::default).clone();
     if *IS_HANDLED {
         return Ok(interrupted);

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_crash::{BlackBox, RunningThread};
-use rehal_jobs::{JobEnd, Worker};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
@@ -24,7 +23,7 @@ use rustix::process::{
 use signal_hook::low_level::{emulate_default_handler, raise, signal_name};
 
 use crate::interrupts::PassedOn;
-use crate::{advice, output};
+use crate::{JobEnd, Worker};
 
 /// What a thread does that runs a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +66,11 @@ fn end_with(is_child: impl FnOnce() -> bool) -> Result<()> {
 
 /// Does the work of a tool in a copy of this process, which says with which status it is about to end:
 /// otherwise a kernel that calls `_exit(0)` would have an exit status that says that all went well. This
-/// process passes signals on, and ends as the copy does.
+/// process passes signals on, and ends as the copy does. `report` gets the error of the work in the copy, and
+/// in this process that of a signal which ended the copy.
 ///
 /// To be called before any thread is started.
-pub(crate) fn supervise(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
+pub fn supervise(work: impl FnOnce() -> Result<u8>, report: fn(&Error)) -> Result<u8> {
     let cannot = |error: io::Error| Error::io("starting a process for kernels", &error);
     let pipe = |flags| pipe_with(PipeFlags::CLOEXEC | flags).map_err(|error| cannot(error.into()));
     // A process that a kernel has forked may keep the pipe of the status open: the reader does not wait for
@@ -85,7 +85,7 @@ pub(crate) fn supervise(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
     match fork().map_err(cannot)? {
         Some(child) => {
             drop((writer, is_ready));
-            await_end(child, reader, ready, running)
+            await_end(child, reader, ready, running, report)
         }
         None => {
             drop((reader, ready));
@@ -95,22 +95,22 @@ pub(crate) fn supervise(work: impl FnOnce() -> Result<u8>) -> Result<u8> {
             if let Some(running) = running {
                 running.enter();
             }
-            say(File::from(writer), work)
+            say(File::from(writer), work, report)
         }
     }
 }
 
-/// Does the work of a tool in a worker's process: says with which status it is about to end.
-pub(crate) fn announced(worker: &Worker, work: impl FnOnce() -> Result<u8>) -> Result<u8> {
+/// Does work in a worker's process: says with which status it is about to end. `report` gets its error.
+pub fn announced(worker: &Worker, work: impl FnOnce() -> Result<u8>, report: fn(&Error)) -> Result<u8> {
     let status = worker.exit_status();
-    say(File::from(status.map_err(|error| Error::io("passing an exit status", &error))?), work)
+    say(File::from(status.map_err(|error| Error::io("passing an exit status", &error))?), work, report)
 }
 
-fn say(mut to: File, work: impl FnOnce() -> Result<u8>) -> Result<u8> {
+fn say(mut to: File, work: impl FnOnce() -> Result<u8>, report: fn(&Error)) -> Result<u8> {
     let cannot = |error: io::Error| Error::io("passing an exit status", &error);
     rehal_crash::announce_exits(to.try_clone().map_err(cannot)?.into());
     let status = work().unwrap_or_else(|error| {
-        output::note(&advice::report(&error));
+        report(&error);
         1
     });
     to.write_all(&[status]).map_err(cannot)?;
@@ -133,7 +133,13 @@ fn fork() -> io::Result<Option<Pid>> {
 }
 
 /// Waits for the copy, which begins when `ready` is closed.
-fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd, black_box: Option<&'static BlackBox>) -> Result<u8> {
+fn await_end(
+    child: Pid,
+    said: OwnedFd,
+    ready: OwnedFd,
+    black_box: Option<&'static BlackBox>,
+    report: fn(&Error),
+) -> Result<u8> {
     let cannot = |error: io::Error| Error::io("waiting for the process of kernels", &error);
     let mut copy = ProcessCopy { id: child, signals: PassedOn::new().map_err(cannot)? };
     drop(ready);
@@ -167,7 +173,7 @@ fn await_end(child: Pid, said: OwnedFd, ready: OwnedFd, black_box: Option<&'stat
             let is_of_user =
                 !kernels.are_running && [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].contains(&signal);
             if said_status != Some(rehal_crash::status_of_signal(signal)) && !is_of_user {
-                output::note(&advice::report(&ended_early(JobEnd::Signaled(signal), &kernels)));
+                report(&ended_early(JobEnd::Signaled(signal), &kernels));
             }
             Ok(end_by(signal))
         }

@@ -1,0 +1,154 @@
+//! Work that a program asks for, in a process of this one: whatever a kernel does there, the caller lives.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rehal::capture::{CaptureFile, CaptureOptions};
+use rehal::work::{CompareWork, ReplaySetup, ReplayWork, VerifyWork};
+use rehal_base::{Error, StatusCode};
+use rehal_build::{CompilerOptions, build_substitutes};
+use rehal_devices::DeviceSettings;
+use rehal_jobs::{Isolation, WorkOptions, perform};
+use rehal_judge::{CompareOptions, Outcome};
+use rehal_replay::{CalledFunction, Plan, Replacement, Selector, Substitution};
+
+use crate::common::{Scratch, capture, run, write_kernel};
+
+const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
+const RIGHT: &str = "binding_2[i] = binding_0[i] + binding_1[i];";
+
+fn isolated() -> WorkOptions {
+    let mut options = WorkOptions::default();
+    options.program = Some(PathBuf::from(env!("CARGO_BIN_EXE_rehal")));
+    options.time = Some(Duration::from_secs(60));
+    options
+}
+
+fn setup() -> ReplaySetup {
+    let path = capture("add4.add.local-sync");
+    let capture = CaptureFile::open(path.as_ref(), &CaptureOptions::default()).unwrap();
+    let plan = capture.plan().unwrap();
+    let mut setup = ReplaySetup::of_plan(&plan).unwrap();
+    setup.devices = DeviceSettings::for_plan(&plan, Some("local-sync"));
+    setup
+}
+
+/// A kernel in C in place of the function of the capture.
+fn kernel(plan: &Plan, body: &str) -> Replacement {
+    let scratch = Scratch::new();
+    let path = scratch.path("kernel.c");
+    write_kernel(&path, &capture("add4.add.local-sync"), FUNCTION, body);
+    let mut built = [Substitution::new(Selector::Name(FUNCTION.into()), Replacement::file(path))];
+    let mut options = CompilerOptions::default();
+    options.functions = CalledFunction::in_plan(plan);
+    build_substitutes(&mut built, &options, |_, _| {}).unwrap();
+    let [Substitution { replacement, .. }] = built;
+    replacement
+}
+
+fn replaced(kernel: &Replacement) -> ReplaySetup {
+    let mut setup = setup();
+    setup.options.substitutions.push(Substitution::new(Selector::Name(FUNCTION.into()), kernel.clone()));
+    setup
+}
+
+fn compare(kernel: &Replacement) -> CompareWork {
+    let mut options = CompareOptions::default();
+    options.max_time = Duration::from_millis(50);
+    CompareWork::new(setup(), FUNCTION, options).with(kernel.clone())
+}
+
+#[test]
+fn a_kernel_that_ends_or_holds_its_process_is_an_error_with_its_name() {
+    let plan = setup().plan().unwrap();
+    let crashed = (StatusCode::Aborted, "a kernel crashed with SIGSEGV");
+    let ended =
+        (StatusCode::Aborted, "the process ended with status 0 before its work was done, in function");
+    let late = (StatusCode::DeadlineExceeded, "the work has not ended within 1500 ms in function");
+    for (body, (code, part)) in [
+        ("*(volatile int *)0 = 1; binding_2[i] = 0;", crashed),
+        ("extern void _exit(int); _exit(0); binding_2[i] = 0;", ended),
+        ("binding_2[i] = 0; for (volatile int q = 0;; ++q) {}", late),
+    ] {
+        let kernel = kernel(&plan, body);
+        let mut options = isolated();
+        if code == StatusCode::DeadlineExceeded {
+            options.time = Some(Duration::from_millis(1500));
+        }
+        let errors: [Error; 3] = [
+            perform(&ReplayWork::new(replaced(&kernel)), &options).unwrap_err(),
+            perform(&VerifyWork::new(replaced(&kernel)), &options).unwrap_err(),
+            compare(&kernel).run(&options).unwrap_err(),
+        ];
+        for error in errors {
+            assert_eq!(error.code(), code, "{body}: {}", error.report());
+            for part in [part, FUNCTION] {
+                assert!(error.message().contains(part), "{part}: {}", error.report());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_outcome_is_that_of_this_process() {
+    let mut here = WorkOptions::default();
+    here.isolation = Isolation::None;
+    let work = ReplayWork::new(setup());
+    let replayed = perform(&work, &isolated()).unwrap();
+    assert_eq!(replayed, perform(&work, &here).unwrap());
+    let ran = run(&["rehal", "run", "--format=json", &capture("add4.add.local-sync")]);
+    let told: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(told["host_reads"].as_array(), Some(&replayed.host_reads));
+    assert_eq!(told["step_count"], replayed.step_count);
+    assert!(!replayed.host_reads.is_empty());
+
+    let plan = work.setup.plan().unwrap();
+    let (right, wrong) = (kernel(&plan, RIGHT), kernel(&plan, "binding_2[i] = binding_0[i] - binding_1[i];"));
+    let of = |kernel: &Replacement, options: &WorkOptions| {
+        let found = perform(&VerifyWork::new(replaced(kernel)), options).unwrap();
+        (
+            found.outcome(),
+            found.dispatch_count,
+            found.read_count,
+            found.different_count,
+            found.differences.len(),
+        )
+    };
+    assert_eq!(of(&right, &isolated()), of(&right, &here));
+    assert_eq!(of(&wrong, &isolated()), of(&wrong, &here));
+    assert_eq!(of(&right, &here).0, Outcome::Same);
+    assert_eq!((of(&wrong, &here).0, of(&wrong, &here).3), (Outcome::Different, 1));
+
+    let compared = compare(&right).run(&isolated()).unwrap();
+    assert!(compared.is_right() && compared.timings.iter().all(|it| it.judgment.pair_count > 0));
+    assert!(compared.ratio().is_some_and(|it| it.is_finite()));
+    assert!(!compare(&wrong).run(&isolated()).unwrap().is_right());
+}
+
+#[test]
+fn errors_of_the_work_are_those_of_this_process() {
+    let mut work = ReplayWork::new(setup());
+    work.setup.devices.uris.clear();
+    work.setup.devices.uris.extend(["local-sync".into(), "local-sync".into()]);
+    let mut here = WorkOptions::default();
+    here.isolation = Isolation::None;
+    let [there, here] = [isolated(), here].map(|options| perform(&work, &options).unwrap_err());
+    assert_eq!(there.report(), here.report());
+    // A remedy, which each interface names in its own words.
+    assert_eq!(there.advice(), here.advice());
+    assert!(matches!(there.advice(), Some(rehal_base::Advice::Remedy(_))), "{}", there.report());
+}
+
+#[test]
+fn a_program_that_is_missing_or_another_is_an_error_before_anything_runs() {
+    let work = ReplayWork::new(setup());
+    let mut options = isolated();
+    options.program = Some("/nonexistent/rehal".into());
+    let error = perform(&work, &options).unwrap_err();
+    assert_eq!(error.code(), StatusCode::NotFound);
+    assert!(error.message().contains("/nonexistent/rehal"), "{}", error.report());
+    options.program = Some("/bin/true".into());
+    let error = perform(&work, &options).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Aborted);
+    assert!(error.report().contains("'/bin/true'"), "{}", error.report());
+}

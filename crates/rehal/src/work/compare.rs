@@ -1,0 +1,271 @@
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rehal_base::{Error, Result, StatusCode, keep_freed_memory};
+use rehal_devices::CrashReports;
+use rehal_jobs::{
+    Asker, Caller, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, Printed, Work, WorkOptions,
+    perform,
+};
+use rehal_judge::{CompareOptions, CompareSubject, Comparison, KernelComparer, Measuring, Pulse};
+use rehal_kernels::{KernelOptions, Kernels};
+use rehal_replay::{Plan, Replacement, Selector, Substitution};
+use serde::{Deserialize, Serialize};
+
+use super::setup::ReplaySetup;
+
+/// The comparison of a kernel of a capture with a replacement.
+#[derive(Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CompareWork {
+    /// The replays of both sides.
+    pub setup: ReplaySetup,
+    /// The name of the function.
+    pub function: String,
+    /// What is checked and timed.
+    pub options: CompareOptions,
+    /// What the replacement is compared with, if it is not the captured kernel.
+    pub baseline: Option<Replacement>,
+    /// The replacement; `None` for none yet.
+    pub replacement: Option<Replacement>,
+}
+
+impl CompareWork {
+    /// A comparison of this function, without a replacement.
+    pub fn new(setup: ReplaySetup, function: impl Into<String>, options: CompareOptions) -> Self {
+        Self { setup, function: function.into(), options, baseline: None, replacement: None }
+    }
+
+    /// The same with a replacement.
+    pub fn with(self, replacement: Replacement) -> Self {
+        Self { replacement: Some(replacement), ..self }
+    }
+
+    /// The same with inputs as captured.
+    fn with_captured_inputs(&self) -> Self {
+        let mut same = self.clone();
+        same.options.changes_inputs = false;
+        same
+    }
+
+    /// Prepares the side of the capture.
+    pub fn comparer(&self, plan: Arc<Plan>) -> Result<KernelComparer> {
+        plan.check_not_empty()?;
+        let shapes = Kernels::from_plan(&plan, &KernelOptions::default())?.compared(&plan, &self.function)?;
+        let devices = self.setup.devices.to_options()?;
+        let baseline = self.baseline.iter().cloned();
+        let baseline = baseline.map(|it| Substitution::new(Selector::Name(self.function.clone()), it));
+        KernelComparer::new(CompareSubject {
+            plan,
+            devices: devices.open()?,
+            other_devices: devices.open()?,
+            replay: self.setup.options.clone().substitutions(baseline.collect()),
+            function: self.function.clone(),
+            shapes,
+        })
+    }
+
+    /// Compares where the options say. A process that crashes may do so because of inputs that were changed,
+    /// which may be out of bounds for either kernel: then it is compared with the captured ones alone.
+    pub fn run(&self, options: &WorkOptions) -> Result<Comparison> {
+        match perform(self, options) {
+            Err(error) if error.code() == StatusCode::Aborted && self.options.changes_inputs => {
+                perform(&self.with_captured_inputs(), options)
+            }
+            ended => ended,
+        }
+    }
+}
+
+impl Work for CompareWork {
+    const NAME: &'static str = "compare";
+    type Outcome = Comparison;
+
+    fn perform(&self, caller: &Caller<'_>) -> Result<Comparison> {
+        let mut options = self.options.clone();
+        options.verify.measures_rounding &= options.changes_inputs;
+        if let Some(asker) = caller.asker()? {
+            keep_freed_memory();
+            options.pulse = pulse_of(asker);
+        }
+        let replacement =
+            self.replacement.as_ref().ok_or_else(|| Error::invalid_argument("no replacement"))?;
+        let comparer = self.comparer(self.setup.plan()?)?;
+        let mut reports = CrashReports::records();
+        let checked = comparer.check(replacement, &options, &mut [&mut reports])?;
+        caller.reach_milestone();
+        checked.time(&mut [&mut reports])
+    }
+}
+
+/// How far the timing of a worker is: what it asks, and the answer is whether it continues.
+#[derive(Serialize, Deserialize)]
+struct Beat {
+    sample_count: u64,
+    elapsed: Duration,
+}
+
+/// A pulse of a worker, which is that of the process that started it.
+fn pulse_of(asker: Asker) -> Pulse {
+    /// The process that started it looks from time to time.
+    const INTERVAL: Duration = Duration::from_millis(100);
+    let begun = Instant::now();
+    let asking = Mutex::new((asker, begun));
+    Pulse::new(move |it| {
+        let (asker, next_at) = &mut *asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if Instant::now() < *next_at {
+            return ControlFlow::Continue(());
+        }
+        *next_at = Instant::now() + INTERVAL;
+        let beat = Beat { sample_count: it.sample_count, elapsed: begun.elapsed() };
+        match asker.ask(&beat) {
+            Ok(false) => ControlFlow::Break(()),
+            // If no process listens, this one is ended.
+            Ok(true) | Err(_) => ControlFlow::Continue(()),
+        }
+    })
+}
+
+/// A comparison in a worker.
+#[derive(Debug)]
+pub struct IsolatedComparison {
+    /// Its end.
+    pub end: CompareEnd,
+    /// What its kernels printed on standard output.
+    pub stdout: Printed,
+    /// What the worker printed on standard error.
+    pub stderr: Printed,
+}
+
+/// How a comparison in a worker ended.
+#[derive(Debug)]
+pub enum CompareEnd {
+    /// With a result.
+    Compared(Box<Comparison>),
+    /// With an error.
+    Failed(Error),
+    /// The replacement ended the process: how.
+    Crashed(String),
+    /// The process ended for a reason that says nothing about what the replacement computes: how.
+    Ended(String),
+    /// After this time, in which it was checked or timed.
+    TimedOut {
+        /// The limit.
+        limit: Duration,
+        /// Whether it was right, and timed.
+        is_timing: bool,
+    },
+}
+
+/// Compares in a worker of this program, which is ended if it is not known after `check` what the replacement
+/// computes, or when `watch` says so; the pulse of the options may end its timing, whose result counts. The
+/// second comparison is that with the captured inputs alone, if the first one crashed with others.
+pub fn compare_isolated(
+    work: &CompareWork,
+    check: Duration,
+    watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
+) -> Result<(IsolatedComparison, Option<IsolatedComparison>)> {
+    let first = attempt(work, check, watch)?;
+    let again = match first.end {
+        CompareEnd::Crashed(_) => Some(attempt(&work.with_captured_inputs(), check, watch)?),
+        _ => None,
+    };
+    Ok((first, again))
+}
+
+fn attempt(
+    work: &CompareWork,
+    check: Duration,
+    watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
+) -> Result<IsolatedComparison> {
+    /// How much of standard output and of standard error is kept.
+    const KEPT_BYTES: usize = 64 << 10;
+    let max_time = work.options.max_time;
+    // A part of the checks is repeated after timing.
+    let all = check.saturating_mul(2).saturating_add(max_time.saturating_mul(5));
+    let mut job = Job::for_work(work)?;
+    (job.limits, job.kept) = (JobLimits::for_time(all), KeptOutput::Last(KEPT_BYTES));
+    // Its worker reaches it when the checks end and timing begins.
+    job.limits.milestone = Some(check);
+    let reply = &mut |question| {
+        let continues = Beat::deserialize(question).is_ok_and(|it| {
+            let measuring = Measuring::from_limits((it.sample_count, None), (it.elapsed, Some(max_time)));
+            work.options.pulse.beat(measuring).is_continue()
+        });
+        continues.into()
+    };
+    let outcome = job.converse(watch, reply);
+    let outcome = outcome.map_err(|error| Error::io("starting a process for a comparison", &error))?;
+    let end = match outcome.end {
+        JobEnd::Interrupted => return Err(Error::new(StatusCode::Cancelled, "a comparison was interrupted")),
+        JobEnd::TimedOut { is_past_milestone: is_timing } => {
+            let limit = if is_timing { all } else { check };
+            CompareEnd::TimedOut { limit, is_timing }
+        }
+        end => match outcome.of_work::<CompareWork>() {
+            Some(Ok(comparison)) => CompareEnd::Compared(Box::new(comparison)),
+            Some(Err(error)) => CompareEnd::Failed(error),
+            None if is_crash(end) => CompareEnd::Crashed(how(&outcome)),
+            None => CompareEnd::Ended(how(&outcome)),
+        },
+    };
+    Ok(IsolatedComparison { end, stdout: outcome.stdout, stderr: outcome.stderr })
+}
+
+/// Whether a process ended because of what its kernel did. Others end it for lack of memory, and it ends
+/// itself if the CPU lacks an instruction or a file was truncated: that says nothing about what the kernel
+/// computes.
+fn is_crash(end: JobEnd) -> bool {
+    match end {
+        JobEnd::Exited(code) => code == CrashReports::EXIT_STATUS,
+        // A limit of its time is the machine's.
+        JobEnd::Signaled(signal) => !end.is_killed() && signal != rustix::process::Signal::XCPU.as_raw(),
+        JobEnd::TimedOut { .. } | JobEnd::Interrupted => false,
+    }
+}
+
+/// How a process ended that has no result.
+fn how(outcome: &JobOutcome) -> String {
+    let printed = String::from_utf8_lossy(&outcome.stderr.bytes);
+    let end = outcome.end;
+    let report = printed.lines().rev().find(|line| line.contains("; a kernel "));
+    let reported = end == JobEnd::Exited(CrashReports::EXIT_STATUS);
+    let line = report.or_else(|| printed.lines().find(|line| reported && !line.is_empty()));
+    match (line, end) {
+        (Some(line), JobEnd::Exited(_)) => line.to_owned(),
+        (_, JobEnd::Exited(_)) => format!("its process ended {end}"),
+        (_, end) => format!("its process was ended {end}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::Signal;
+
+    use super::*;
+
+    fn ended(end: JobEnd, printed: &str) -> String {
+        let mut outcome = Job::for_program("true").run(&mut |_| ControlFlow::Continue(())).unwrap();
+        (outcome.end, outcome.stderr.bytes) = (end, printed.into());
+        how(&outcome)
+    }
+
+    #[test]
+    fn only_what_a_kernel_does_is_a_crash() {
+        let (exited, signaled) = (JobEnd::Exited, |it: Signal| JobEnd::Signaled(it.as_raw()));
+        let signals = [Signal::SEGV, Signal::ABORT, Signal::ALARM, Signal::SYS].map(signaled);
+        for end in signals.into_iter().chain([exited(CrashReports::EXIT_STATUS)]) {
+            assert!(is_crash(end), "{end:?}");
+        }
+        let truncated = exited(CrashReports::TRUNCATED_STATUS);
+        for end in [exited(0), truncated, exited(5), signaled(Signal::KILL), signaled(Signal::TERM)] {
+            assert!(!is_crash(end), "{end:?}");
+        }
+        let incompatible = "note: x\nINCOMPATIBLE; a kernel crashed with SIGILL: function 'f'\n  try: y\n";
+        let why = ended(exited(1), incompatible);
+        assert_eq!(why, "INCOMPATIBLE; a kernel crashed with SIGILL: function 'f'");
+        assert_eq!(ended(exited(1), "why\n"), "its process ended with status 1");
+        assert!(ended(signaled(Signal::KILL), "").contains("signal 9, as when"));
+    }
+}

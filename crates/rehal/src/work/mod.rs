@@ -1,0 +1,31 @@
+//! Work that runs captured code, as data: a process of the program `rehal` performs it, or this one.
+
+mod check;
+mod compare;
+mod replay;
+mod setup;
+mod verify;
+
+pub use rehal_jobs::{Isolation, Work, WorkOptions, perform};
+
+pub use check::{CheckTask, CheckWork, Checked, located};
+pub use compare::{CompareEnd, CompareWork, IsolatedComparison, compare_isolated};
+pub use replay::{ReplayWork, Replayed};
+pub use setup::ReplaySetup;
+pub use verify::VerifyWork;
+
+use rehal_base::Result;
+use rehal_jobs::{WorkKind, Worker, serve};
+
+/// Performs the work that a worker is asked for.
+pub fn perform_work(worker: &Worker) -> Result<()> {
+    serve(
+        worker,
+        &[
+            WorkKind::of::<ReplayWork>(),
+            WorkKind::of::<VerifyWork>(),
+            WorkKind::of::<CompareWork>(),
+            WorkKind::of::<CheckWork>(),
+        ],
+    )
+}

@@ -1,0 +1,60 @@
+use rehal_base::{Error, Result};
+use rehal_devices::CrashReports;
+use rehal_jobs::{Caller, Work};
+use rehal_replay::HostReadLog;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::setup::ReplaySetup;
+
+/// A replay that returns its host reads.
+#[derive(Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ReplayWork {
+    /// The replay.
+    pub setup: ReplaySetup,
+    /// Number of bytes of each host read that are returned; its digests are of all.
+    pub bytes_limit: usize,
+}
+
+/// What a replay did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Replayed {
+    /// Number of steps of the plan.
+    pub step_count: usize,
+    /// Number of operations that had failed at capture, and are skipped.
+    pub skipped_count: u64,
+    /// The host reads, as [`HostReadLog`] writes them.
+    pub host_reads: Vec<Value>,
+}
+
+impl Replayed {
+    /// Name and version of its JSON.
+    pub const SCHEMA: &'static str = "rehal.run/1";
+}
+
+impl ReplayWork {
+    /// The replay of a setup.
+    pub fn new(setup: ReplaySetup) -> Self {
+        Self { setup, bytes_limit: rehal_replay::DEFAULT_BYTES_LIMIT }
+    }
+}
+
+impl Work for ReplayWork {
+    const NAME: &'static str = "replay";
+    type Outcome = Replayed;
+
+    fn perform(&self, _caller: &Caller<'_>) -> Result<Replayed> {
+        let replay = self.setup.replay(self.setup.plan()?)?;
+        replay.check_capture()?;
+        let mut reads = HostReadLog::new(Vec::new(), self.bytes_limit);
+        replay.run(&mut [&mut CrashReports::records(), &mut reads])?;
+        let reads = serde_json::Deserializer::from_slice(&reads.finish()?)
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|error| Error::io("reading host reads", &error.into()))?;
+        let plan = replay.plan();
+        Ok(Replayed { step_count: plan.step_count(), skipped_count: plan.skipped_count(), host_reads: reads })
+    }
+}

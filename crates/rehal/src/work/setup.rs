@@ -1,0 +1,71 @@
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rehal_base::{Error, Result};
+use rehal_devices::{DeviceSettings, written_bindings};
+use rehal_replay::{Plan, Replay, ReplayOptions, ResolvedSubstitutions};
+use serde::{Deserialize, Serialize};
+
+use crate::capture::{CaptureFile, CaptureOptions};
+
+/// A replay as data.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ReplaySetup {
+    // Any path is a message as an `OsString`.
+    capture: OsString,
+    /// Whether the complete records of a truncated or damaged capture are used.
+    pub recover: bool,
+    /// The devices.
+    pub devices: DeviceSettings,
+    /// The options. Names that substitutions select are resolved in the capture.
+    pub options: ReplayOptions,
+}
+
+impl ReplaySetup {
+    /// A replay of the capture at this path, with the defaults.
+    pub fn new(capture: impl Into<PathBuf>) -> Self {
+        Self { capture: capture.into().into(), ..Self::default() }
+    }
+
+    /// A replay of the capture of a plan, with the defaults. Fails if it is not in a file.
+    pub fn of_plan(plan: &Plan) -> Result<Self> {
+        let path = plan.capture().path().ok_or_else(|| {
+            Error::failed_precondition("the capture is in memory, where no other process reads it")
+                .advise("write it to a file, or replay it in this process")
+        })?;
+        Ok(Self { recover: plan.tear().is_some(), ..Self::new(path) })
+    }
+
+    /// The path of the capture.
+    pub fn capture(&self) -> &Path {
+        Path::new(&self.capture)
+    }
+
+    /// The same of another capture, which is complete.
+    pub fn of_capture(&self, capture: &Path) -> Self {
+        Self { capture: capture.into(), recover: false, ..self.clone() }
+    }
+
+    /// Opens the capture and plans it.
+    pub fn plan(&self) -> Result<Arc<Plan>> {
+        CaptureFile::open(self.capture(), &CaptureOptions { recover: self.recover })?.plan()
+    }
+
+    /// Opens the devices, and prepares the replay of a plan of the capture.
+    pub fn replay(&self, plan: Arc<Plan>) -> Result<Replay> {
+        let devices = self.devices.to_options()?.open()?;
+        let mut options = self.options.clone().written_bindings(Some(Arc::new(written_bindings)));
+        if options.substitutions.is_empty() {
+            return Replay::new(plan, &devices, &options);
+        }
+        let open = || Ok(devices.clone());
+        let found = ResolvedSubstitutions::in_capture(&plan, &options.substitutions, &open)?;
+        options.substitutions = found.substitutions;
+        let replay = Replay::new(plan, &devices, &options)?;
+        // Reports a signature mismatch before the first dispatch.
+        replay.check_executables()?;
+        Ok(replay)
+    }
+}
