@@ -5,6 +5,8 @@
 //!   to a library that replaces the function in a replay, and [`build_substitutes`] those that substitutions
 //!   name.
 //! - A [`Search`] tries the points of a [`SearchSpace`], variants of a source, for the fastest one.
+//!
+//! The crate must not depend on kernels of captures, flags or a terminal.
 
 #![forbid(unsafe_code)]
 

@@ -137,7 +137,8 @@ pub(crate) fn answer(query: &str, value: &str, flags: &Flags) -> Option<Result<S
     })
 }
 
-/// The available drivers, or if `start` names one as a URI does, the URIs of its devices; each with a description.
+/// The available drivers, or if `start` names one as a URI does, the URIs of its devices; each with a
+/// description.
 pub(crate) fn beginning_with(start: &str) -> Vec<(String, String)> {
     let registry = drivers();
     let Some((name, _)) = start.split_once("://") else {

@@ -14,8 +14,8 @@ use rehal_replay::{Observer, RecordLocation};
 ///
 /// A program opts in by it: [`CrashReports::install`] replaces the process's actions for these signals and
 /// for SIGURG, and nothing else in this crate does. Without it, a kernel that crashes ends the process as the
-/// system does, and a device with a [timeout](rehal_local::LocalSyncOptions::timeout) cannot be created. A library
-/// that does not own its process must not install it.
+/// system does, and a device with a [timeout](rehal_local::LocalSyncOptions::timeout) cannot be created. A
+/// library that does not own its process must not install it.
 #[derive(Clone, Copy, Debug)]
 pub struct CrashReports(());
 

@@ -4,6 +4,8 @@
 //! [`format_value`] is the way back. [`Profiling`] writes what they do to a [`ProfileFile`].
 //!
 //! The crate is the only one that knows every driver.
+//!
+//! It must not depend on flags or a terminal.
 
 #![deny(unsafe_code)]
 

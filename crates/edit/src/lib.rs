@@ -3,6 +3,8 @@
 //! - [`diff_captures`] tells what differs between two captures; it runs nothing.
 //! - [`redact`] writes a capture with random numbers in place of its data.
 //! - [`reduce`] reduces a capture to what a check needs.
+//!
+//! The crate must not depend on devices, flags or a terminal.
 
 #![forbid(unsafe_code)]
 

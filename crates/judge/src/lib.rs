@@ -3,8 +3,8 @@
 //! - A [`LedgerWriter`] observes a trusted replay and writes a ledger, which a [`Ledger`] reads.
 //! - [`verify_against`] compares a replay with a ledger, [`verify_lockstep`] two replays with each other,
 //!   dispatch by dispatch, [`verify_captures`] those of two captures of one program; each returns a
-//!   [`Verification`], which names the first difference. They are observers, and use only what a replay passes
-//!   to every observer.
+//!   [`Verification`], which names the first difference. They are observers, and use only what a replay
+//!   passes to every observer.
 //! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it
 //!   is faster.
 //! - One judge decides what times prove: [`measure`] and [`judge_processes`].

@@ -3,8 +3,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::element_types::types_in_name;
 
-/// How much numbers may differ: elements are the same if they are within any of the limits. Reports name it by
-/// its function and type, without the limits.
+/// How much numbers may differ: elements are the same if they are within any of the limits. Reports name it
+/// by its function and type, without the limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Tolerance {

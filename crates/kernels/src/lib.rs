@@ -5,6 +5,8 @@
 //!   with a [`KernelDescriptor`]; a [`KernelReplay`] runs them.
 //! - [`LoadedExecutable`] loads an executable by itself and dispatches its functions.
 //! - A [`MachineRoof`] is what a device can do at most; [`Roofs`] say how near to that kernels come.
+//!
+//! The crate must not depend on flags or a terminal.
 
 #![deny(unsafe_code)]
 

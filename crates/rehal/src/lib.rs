@@ -1,7 +1,8 @@
 //! Records, replays, measures and runs what a program gives to an accelerator.
 //!
-//! Programs that embed rehal, and the bindings to other languages, use it. It has what opens captures and runs
-//! programs; the rest comes from the crates below, whose names are on one page for each question.
+//! Programs that embed rehal, and the bindings to other languages, use it. It has what opens captures and
+//! runs programs; the rest comes from the crates below, whose names are on one page for each question. It
+//! must not depend on flags or a terminal.
 //!
 //! | module | question |
 //! | --- | --- |

@@ -1,5 +1,5 @@
-//! Completion of commands in shells: a script asks this program, by its hidden verb [`VERB`], for the words that
-//! complete a command line.
+//! Completion of commands in shells: a script asks this program, by its hidden verb [`VERB`], for the words
+//! that complete a command line.
 
 #[cfg(test)]
 mod python;
@@ -13,12 +13,12 @@ use crate::names::IREE_NAMES;
 use crate::{Operands, Tool, devices};
 
 /// The verb that scripts call with the words of a command line up to the cursor. It prints the candidates for
-/// the last word, one per line: a word, and a tab and its description unless the word is a path. No space follows
-/// a candidate that ends in `=` or `/`.
+/// the last word, one per line: a word, and a tab and its description unless the word is a path. No space
+/// follows a candidate that ends in `=` or `/`.
 pub(crate) const VERB: &str = "__complete";
 
 /// Bash splits words at `=` and `:`, and replaces only the last part: the words are those of the line, and
-/// what precedes that part is cut off the candidates.
+/// what precedes that part is removed from the candidates.
 const BASH: &str = r#"_rehal() {
     local program=rehal words line=${COMP_LINE:0:COMP_POINT} piece=${COMP_WORDS[COMP_CWORD]//\\/}
     read -a words <<< "$line"

@@ -351,7 +351,8 @@ pub struct FunctionChange {
     pub name: Vec<u8>,
     /// Its ordinal, in the first capture if it is there.
     pub ordinal: u32,
-    /// Whether its code, and constants and functions that it refers to, are the same; `None` if that is unknown.
+    /// Whether its code, and constants and functions that it refers to, are the same; `None` if that is
+    /// unknown.
     #[serde(rename = "same_code")]
     pub is_same_code: Option<bool>,
     /// What differs in its signature.

@@ -28,8 +28,8 @@ pub struct ProgramOptions {
     /// Index of the device that allocates inputs and shared memory. Default: 0.
     pub lead: usize,
     /// Executables of the modules that other code replaces, with the rules of a replay's substitutions; ids
-    /// are the numbers of [`ModuleExecutable`](crate::program::ModuleExecutable), counted over all modules. Default:
-    /// none.
+    /// are the numbers of [`ModuleExecutable`](crate::program::ModuleExecutable), counted over all modules.
+    /// Default: none.
     pub substitutions: Vec<Substitution>,
     /// Compiles the sources among them. Default: none may be a source.
     #[doc(hidden)]
@@ -45,7 +45,8 @@ pub struct ProgramOptions {
     pub trace_execution: Option<TextSink>,
     /// Receives the values that the program traces (`flow.tensor.trace`). Default: discarded.
     pub trace_values: Option<TextSink>,
-    /// Whether [`CrashReports`](rehal_devices::CrashReports) are installed before a kernel can run. Default: false.
+    /// Whether [`CrashReports`](rehal_devices::CrashReports) are installed before a kernel can run. Default:
+    /// false.
     pub report_crashes: bool,
 }
 

@@ -149,9 +149,7 @@ fn examples_use_no_other_crate_of_rehal() {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        let others: Vec<_> =
-            text.split("rehal_").skip(1).filter(|rest| !rest.starts_with("session")).collect();
-        assert!(others.is_empty(), "{}: {others:?}", path.display());
+        assert!(!text.contains("rehal_"), "{}", path.display());
         count += 1;
     }
     assert!(count >= 7);
