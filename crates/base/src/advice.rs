@@ -47,6 +47,10 @@ pub enum Remedy {
     UseDeviceForFile(FileKind),
     /// Compile a program for a device that is here.
     CompileProgram,
+    /// List the dispatches of a capture, to name one.
+    ListDispatches,
+    /// List the functions and scopes of a capture, to name one.
+    SurveyCapture,
     /// Compile a program with a source in place of its own.
     CompileWithSource,
     /// State the workgroups of a replacement, or compile the program with it as a source.
@@ -154,6 +158,8 @@ impl fmt::Display for Remedy {
             }
             Self::UseDeviceForFile(_) => "use a device that runs it",
             Self::CompileProgram => "compile the program for a device of this machine",
+            Self::ListDispatches => "list the kernels of the capture, whose dispatches have records",
+            Self::SurveyCapture => "survey the capture, which lists its functions and scopes",
             Self::CompileWithSource => "compile the program with the source in place of its own",
             Self::StateWorkgroups => {
                 "name a source, which says it, or state the workgroup count of the replacement, or compile the \

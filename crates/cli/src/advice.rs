@@ -60,6 +60,8 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
             return driver.map_or_else(compile_program, |driver| use_driver(driver.name()));
         }
         Remedy::CompileProgram => return compile_program(),
+        Remedy::ListDispatches => "`rehal kernels` lists the dispatches, with a record of each",
+        Remedy::SurveyCapture => "`rehal info` lists the functions and scopes",
         Remedy::CompileWithSource => {
             "compile the program with the source: rehal compile --substitute=NAME=FILE"
         }

@@ -272,7 +272,7 @@ impl Compiler {
             let meant = program.find(name)?;
             let message = format!("the compiler does not take '{name}' for executable '{}'", meant.name);
             return Err(Error::invalid_argument(message).advise(format!(
-                "name it {}, or use a substitute of rehal compile, which takes the names of dumped files",
+                "name it {}, or substitute it as a dumped file, by the name of that",
                 meant.name
             )));
         };
@@ -282,7 +282,7 @@ impl Compiler {
                 if is_for_host(variant) {
                     let message = format!("the compiler crashes with an object for '{}'", variant.format);
                     return Err(Error::invalid_argument(message).advise(
-                        "use a substitute of rehal compile, which calls an object file (.o) or C by a wrapper",
+                        "substitute an object file (.o) or C for the function, which a wrapper calls",
                     ));
                 }
                 self.check_object(executable, path, &program.flags)

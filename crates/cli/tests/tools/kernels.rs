@@ -239,7 +239,7 @@ fn a_pattern_that_matches_no_function_is_an_error_with_the_nearest_name() {
         assert!(stderr.contains("\n  try: did you mean 'add_dispatch_0_elementwise_4_f32'?\n"), "{stderr}");
         let none = fail(&["rehal", "kernels", mode, "--function=*", &capture("multi.nothing.local-sync")]);
         assert!(none.contains("the capture dispatches: no named functions\n"), "{none}");
-        assert!(none.contains("  try: rehal info says what the capture has\n"), "{none}");
+        assert!(none.contains("  try: `rehal info` lists the functions and scopes\n"), "{none}");
         // Without a pattern, there is nothing to miss.
         print(&["rehal", "kernels", mode, &capture("multi.nothing.local-sync")]);
     }

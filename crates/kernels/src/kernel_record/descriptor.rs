@@ -114,8 +114,7 @@ pub(super) const INPUT: &str = "record_input";
 pub(super) const OUTPUT: &str = "record_output";
 pub(super) const REPLAYED: &str = "replay_output";
 
-const ADVICE: &str =
-    "name a descriptor that `rehal kernel record` has written, with its other files beside it";
+const ADVICE: &str = "name a descriptor that was recorded with a kernel, with its other files beside it";
 
 impl KernelDescriptor {
     /// The extension of the file to which a replay writes the device allocation after the dispatch, beside

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use rehal_base::{Error, Result, glob};
+use rehal_base::{Error, Remedy, Result, glob};
 use rehal_replay::{ExecutableNames, Named, Plan};
 
 use super::observed::alike;
@@ -97,8 +97,7 @@ impl FunctionNames {
             Ok(())
         })?;
         found.ok_or_else(|| {
-            Error::not_found(format!("record #{record} is not a dispatch"))
-                .advise("`rehal kernels` lists the dispatches, with a record of each")
+            Error::not_found(format!("record #{record} is not a dispatch")).advise(Remedy::ListDispatches)
         })
     }
 }

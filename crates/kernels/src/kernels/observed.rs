@@ -1,6 +1,6 @@
 //! What a catalog says of one function, for a kernel that replaces it.
 
-use rehal_base::{Error, FileKind, Result, listed, nearest};
+use rehal_base::{Advice, Error, FileKind, Remedy, Result, listed, nearest};
 use rehal_build::{ObservedBinding, ObservedKernel, ObservedShape};
 use rehal_devices::drivers;
 use rehal_hal::FunctionInfo;
@@ -114,7 +114,7 @@ pub(super) fn no_match(pattern: &str, kernels: &[Kernel]) -> Error {
 }
 
 /// The names that are not empty, each once and not too many, and advice about one that is none of them.
-pub(super) fn alike(function: &str, all: impl Iterator<Item = String>) -> (String, String) {
+pub(super) fn alike(function: &str, all: impl Iterator<Item = String>) -> (String, Advice) {
     let mut names: Vec<String> = Vec::new();
     for name in all {
         if !name.is_empty() && !names.contains(&name) {
@@ -122,9 +122,9 @@ pub(super) fn alike(function: &str, all: impl Iterator<Item = String>) -> (Strin
         }
     }
     let advice = match nearest(function, names.iter().map(String::as_str)) {
-        Some(name) => format!("did you mean '{}'?", name.escape_debug()),
-        None if names.is_empty() => "rehal info says what the capture has".into(),
-        None => "name one of them".into(),
+        Some(name) => Advice::Text(format!("did you mean '{}'?", name.escape_debug())),
+        None if names.is_empty() => Advice::Remedy(Remedy::SurveyCapture),
+        None => Advice::Text("name one of them".into()),
     };
     let shown = match names.is_empty() {
         true => "no named functions".into(),

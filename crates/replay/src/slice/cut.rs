@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use rehal_base::{Error, Result, glob};
+use rehal_base::{Error, Remedy, Result, glob};
 use rehal_hal::{Command, Dispatch, HostOp, Indexed, QueueOp};
 
 use super::Cut;
@@ -72,7 +72,7 @@ impl Replay {
             }
             _ => Error::not_found(format!("record #{record} is not a dispatch")),
         }
-        .advise("`rehal kernels` lists the dispatches, with a record of each"))
+        .advise(Remedy::ListDispatches))
     }
 
     fn find_function(&self, pattern: &str, occurrence: u64) -> Result<Found> {
@@ -120,7 +120,7 @@ impl Replay {
                     "functions that match '{pattern}' are dispatched {count} time(s), so there is no occurrence {occurrence}"
                 )),
             }
-            .advise("`rehal kernels` lists the dispatches, with the name of the function")
+            .advise(Remedy::ListDispatches)
         })?;
         Ok(named(&names, &found))
     }
@@ -241,8 +241,7 @@ fn found_site(site: &DispatchSite<'_>) -> Found {
 }
 
 fn find_scope(plan: &Plan, name: &[u8], occurrence: u64) -> Result<Found> {
-    let entries = scopes::entries(plan, name)
-        .map_err(|error| error.advise("cut out a dispatch instead; `rehal kernels` lists the dispatches"))?;
+    let entries = scopes::entries(plan, name).map_err(|error| error.advise("cut out a dispatch instead"))?;
     let shown = name.escape_ascii();
     let entry = usize::try_from(occurrence).ok().and_then(|at| entries.get(at)).ok_or_else(|| {
         match entries.len() {
@@ -251,7 +250,7 @@ fn find_scope(plan: &Plan, name: &[u8], occurrence: u64) -> Result<Found> {
                 "scope '{shown}' is entered {count} time(s), so it has no occurrence {occurrence}"
             )),
         }
-        .advise("`rehal info` lists the scopes")
+        .advise(Remedy::SurveyCapture)
     })?;
     let (mut items, mut is_open) = (Vec::new(), false);
     let _ = plan.each_event(|event| {
@@ -271,8 +270,7 @@ fn find_scope(plan: &Plan, name: &[u8], occurrence: u64) -> Result<Found> {
         _ => None,
     });
     let submission = submission.ok_or_else(|| {
-        Error::failed_precondition(format!("scope '{shown}' issues no work"))
-            .advise("`rehal info` lists the scopes")
+        Error::failed_precondition(format!("scope '{shown}' issues no work")).advise(Remedy::SurveyCapture)
     })?;
     Ok(Found {
         items,
