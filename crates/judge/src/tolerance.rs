@@ -3,8 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::element_types::types_in_name;
 
-/// How much numbers may differ: elements are the same if they are within any of the limits. Reports name it
-/// by its function and type, without the limits.
+/// How much numbers may differ: elements are the same if they are within any of the limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Tolerance {
@@ -13,13 +12,10 @@ pub struct Tolerance {
     /// The type of the elements that it applies to.
     pub element_type: ElementType,
     /// Maximum number of representable numbers from one to the other.
-    #[serde(skip)]
     pub ulps: Option<u64>,
     /// Maximum absolute error.
-    #[serde(skip)]
     pub absolute: Option<f64>,
     /// Maximum error relative to the expected number.
-    #[serde(skip)]
     pub relative: Option<f64>,
 }
 

@@ -470,3 +470,128 @@ impl Place {
         self.dispatch.as_ref().map(|it| it.function.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ElementDifference, Histogram, HistogramBin};
+
+    /// A worker passes what it found as the JSON of reports: a field that is missing there, or that is read in
+    /// another form, would be lost in the tool.
+    #[test]
+    fn a_verification_is_a_message() {
+        let range = |offset, length| Range { offset, length };
+        let f32 = ElementType::from_parts(rehal_base::Numerical::FLOAT_IEEE, 32);
+        let place = Place {
+            record: 1,
+            record_offset: 2,
+            submission: 3,
+            occurrence: 4,
+            scope: Some("s".into()),
+            dispatch: Some(DispatchPlace {
+                executable_id: 5,
+                function: "f".into(),
+                workgroup_count: [6, 7, 8],
+            }),
+        };
+        let error = RoundingError {
+            multiple: Some(1.5),
+            limit: 16.0,
+            scale_ulps: 2.5,
+            relative_scale: 0.25,
+            is_ill_conditioned: true,
+        };
+        let summary = NumberSummary {
+            minimum: -1.0,
+            maximum: 2.0,
+            mean: 0.5,
+            finite_count: 9,
+            nan_count: 10,
+            infinity_count: 11,
+        };
+        let first = ElementDifference {
+            index: 12,
+            expected: "1.0".into(),
+            actual: "NaN".into(),
+            ulps: Some(13),
+            absolute: Some(0.5),
+            relative: None,
+        };
+        let histogram = Histogram {
+            is_in_ulps: true,
+            bins: vec![HistogramBin { up_to: Some(1), count: 14 }, HistogramBin { up_to: None, count: 15 }],
+            other_count: 16,
+        };
+        let elements = ElementDifferences {
+            compared_count: 17,
+            different_count: 18,
+            tolerated_count: 19,
+            rounding: Some(error),
+            first: vec![first],
+            histogram,
+        };
+        let difference = |type_source, digest_bytes| Difference {
+            place: place.clone(),
+            binding: Some(20),
+            aliases: vec![21],
+            buffer_id: 22,
+            range: range(23, 24),
+            different: range(25, 26),
+            digest_bytes,
+            element_type: Some(f32),
+            type_source,
+            elements: Some(elements.clone()),
+            unexpected_bytes: 27,
+            expected: Some(summary),
+            actual: None,
+        };
+        let write = OutOfBoundsWrite {
+            place: place.clone(),
+            buffer_id: 28,
+            buffer_size: 29,
+            offset: -30,
+            length: 31,
+            binding: 32,
+            bound: range(33, 34),
+            bytes: vec![0, 255],
+        };
+        let found = Verification {
+            dispatch_count: 35,
+            read_count: 36,
+            tolerated_count: 37,
+            rounded_count: 38,
+            rounding: vec![RoundedFunction { function: "f".into(), element_type: f32, error }],
+            different_count: 39,
+            differences: vec![
+                difference(TypeSource::Name, Some(range(40, 41))),
+                difference(TypeSource::Stated, None),
+            ],
+            omitted_differences: 42,
+            is_unreproduced: true,
+            depends_on_order: true,
+            is_interrupted: true,
+            is_race: true,
+            static_writes: vec![StaticWrite { function: "g".into(), record: 43, changed_bytes: 44 }],
+            is_with_captured: true,
+            digested_bytes: 45,
+            out_of_bounds_write_count: 46,
+            out_of_bounds_writes: vec![write],
+            omitted_out_of_bounds_writes: 47,
+            unwritten_read_bytes: 48,
+            // Only the record is passed.
+            first_unwritten_read: Some(Place { record: 49, ..Place::default() }),
+            unmatched: vec![Unmatched { function: None, is_expected: true, count: 50 }],
+            inconclusive: vec!["why".into()],
+            omitted_reasons: 51,
+            unused_tolerances: vec![Tolerance::parse("*:f16:ulp=1,abs=2,rel=3").unwrap()],
+            inferred_types: vec![InferredType {
+                function: "h".into(),
+                element_type: f32,
+                source: TypeSource::Tolerance,
+            }],
+        };
+        let text = serde_json::to_string(&found).unwrap();
+        let again: Verification = serde_json::from_str(&text).unwrap();
+        assert_eq!(format!("{again:?}"), format!("{found:?}"));
+    }
+}

@@ -20,7 +20,7 @@ pub fn drive(capture: &Path) -> Result<Vec<u8>> {
     outcome.and_then(|bytes| closed.map(|()| bytes))
 }
 
-fn fill_and_copy(device: &rehal_hal::Device) -> Result<Vec<u8>> {
+fn fill_and_copy(device: &rehal::device::Device) -> Result<Vec<u8>> {
     let params = BufferParams::default().mappable();
     let (source, target) = (device.allocate_buffer(params, 16)?, device.allocate_buffer(params, 16)?);
     let timeline = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty())?;

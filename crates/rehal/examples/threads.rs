@@ -21,7 +21,7 @@ pub fn replay_on_threads(path: &Path, count: usize) -> Result<Vec<Duration>> {
             thread::spawn(move || replay_once(plan))
         })
         .collect();
-    let ended = |_| Error::new(rehal_base::StatusCode::Internal, "a thread panicked");
+    let ended = |_| Error::new(rehal::StatusCode::Internal, "a thread panicked");
     threads.into_iter().map(|thread| thread.join().map_err(ended)?).collect()
 }
 
