@@ -140,7 +140,7 @@ fn items_of(document: &Path) -> Result<Vec<String>> {
     Ok(api.items().map(ToString::to_string).collect())
 }
 
-/// What the modules of the face re-export, by name.
+/// The re-exports of the modules of the face, by name.
 fn exports(face: &Value) -> Result<Vec<Export>> {
     let index = &face["index"];
     let of = |id: &Value| &index[id.to_string().trim_matches('"')];

@@ -20,7 +20,7 @@ const SUITES: [(&str, &str, &[&str]); 10] = [
     ("judge", "ledgers", &["arbitrary"]),
 ];
 
-/// Those of the short run, which has to build little: the first.
+/// The number of suites in the short run, which has to build little.
 const SHORT: usize = 2;
 
 /// `asan [--short]`: all suites by default.

@@ -40,7 +40,7 @@ fn under_miri(wanted: &[&String]) -> Outcome {
     interpret(CRATES.iter().copied().filter(|(name, _)| is_wanted(name)))
 }
 
-/// What CI runs, within a minute: copies of shared memory, which the bytes of all devices take.
+/// The run of CI, within a minute: copies of shared memory, which the bytes of all devices take.
 fn short() -> Outcome {
     interpret([("base", Some("memory::copy"))].into_iter())
 }
@@ -57,7 +57,7 @@ fn interpret(crates: impl Iterator<Item = (&'static str, Option<&'static str>)>)
     Ok(())
 }
 
-/// What runs under ThreadSanitizer: packages, their test targets and which of their tests.
+/// Tests that run under ThreadSanitizer: packages, their test targets and which of their tests.
 ///
 /// Not the unit tests of `local`: loom switches stacks in its models, which the sanitizer cannot follow.
 const SANITIZED: [(&str, &[&str], &[&str]); 3] = [

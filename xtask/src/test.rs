@@ -24,7 +24,7 @@ enum Ended {
     Passed,
     /// Why. Further lines name what failed.
     Failed(String),
-    /// What is missing, and how it is installed.
+    /// The missing program, and how it is installed.
     NotRun(String),
 }
 

@@ -10,7 +10,7 @@ use std::process::Command;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What builds packages: for an old C library, the linker is that of Zig.
+/// The programs that build packages: for an old C library, the linker is that of Zig.
 const PACKAGES: [&str; 3] = ["maturin==1.16.0", "cargo-zigbuild==0.24.1", "ziglang==0.17.1"];
 
 /// The GNU C library that packages need, which is that of manylinux_2_28.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::FileKind;
 
-/// What the user can do about an error.
+/// The step that the user can take about an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Advice {
     /// A sentence that is the same in every interface.
@@ -14,7 +14,7 @@ pub enum Advice {
     Remedy(Remedy),
 }
 
-/// What to do about an error by a means that a tool names by a flag, and a language binding by an argument.
+/// The advice about an error by a means that a tool names by a flag, and a language binding by an argument.
 ///
 /// `Display` states it without such names. An interface replaces that by its own words: see
 /// [`Error::report_with`](crate::Error::report_with).

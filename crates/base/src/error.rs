@@ -94,7 +94,7 @@ impl Error {
         self.0.code
     }
 
-    /// What failed, without context or advice.
+    /// The message without context or advice.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -127,7 +127,7 @@ impl Error {
         self
     }
 
-    /// What failed, where, what to do: the lines that a program prints on standard error.
+    /// The message, where it failed, what to do: the lines that a program prints on standard error.
     pub fn report(&self) -> String {
         self.report_with(Remedy::to_string)
     }

@@ -74,7 +74,7 @@ impl FileKind {
         })
     }
 
-    /// What messages call it, with its article.
+    /// Its name in messages, with its article.
     pub fn name(self) -> &'static str {
         match self {
             Self::Empty => "empty",

@@ -22,7 +22,7 @@ impl FileKind {
         })
     }
 
-    /// What to do about a file of this kind if one of the kind `wanted` is expected.
+    /// The advice on a file of this kind if one of the kind `wanted` is expected.
     fn advice(self, wanted: Self) -> Advice {
         match (self.used_by(), wanted) {
             (Some(used_by), _) => used_by.into(),
@@ -35,7 +35,7 @@ impl FileKind {
         }
     }
 
-    /// What accepts it, if anything.
+    /// The remedy that names what accepts it, if anything.
     fn used_by(self) -> Option<Remedy> {
         match self {
             Self::Empty | Self::Zip | Self::Text => None,

@@ -110,13 +110,13 @@ pub struct Compilation {
     stand_ins: Vec<(PathBuf, PathBuf)>,
 }
 
-/// What the compiler has made.
+/// The results of the compiler.
 #[non_exhaustive]
 pub struct Compiled {
     output: Output,
-    /// What it printed on standard output.
+    /// Its standard output.
     pub printed: Vec<u8>,
-    /// What it printed on standard error, such as warnings.
+    /// Its standard error, such as warnings.
     pub messages: String,
 }
 
@@ -129,7 +129,7 @@ enum Output {
 /// The flag of the compiler that puts all executables into one library, by default.
 const LINK_FLAG: &str = "iree-hal-link-executables";
 
-/// What is kept of the messages of one compilation: with `--mlir-print-ir-after-all`, they are programs.
+/// The limit of the messages of one compilation: with `--mlir-print-ir-after-all`, they are programs.
 const MAX_MESSAGE_BYTES: usize = 64 << 20;
 
 impl Compilation {

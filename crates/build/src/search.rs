@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 pub use sampler::{GridSampler, ListSampler, RandomSampler, Sampler};
 pub use space::{BaseKind, PointSource, SearchAxis, SearchPoint, SearchSpace};
 
-/// What a search asks of the program that runs it.
+/// The services that a search asks of the program that runs it.
 pub trait SearchHost {
     /// A compiled candidate.
     type Code;
@@ -61,7 +61,7 @@ pub trait SearchHost {
     fn finished(&mut self, trial: &Trial, is_new: bool) -> Result<()>;
 }
 
-/// What became of a point.
+/// The result of building a point.
 #[derive(Clone, Debug)]
 pub enum BuiltPoint<C> {
     /// It compiles to this code.
@@ -82,11 +82,11 @@ pub enum SearchEffort {
     Result,
 }
 
-/// What a comparison of a candidate found. As JSON, how it compares.
+/// The result of a comparison of a candidate. As JSON, how it compares.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Measured {
-    /// What it says about the candidate.
+    /// The outcome of the candidate.
     pub outcome: TrialOutcome,
     /// Why it is not right.
     #[serde(skip)]
@@ -103,7 +103,7 @@ pub struct Measured {
     pub candidate_ns: Option<f64>,
     /// The timings, as `rehal compare` reports them.
     pub timings: Option<Value>,
-    /// What is right up to rounding, as `rehal compare` reports it; `None` if its results are the same.
+    /// Results that are right up to rounding, as `rehal compare` reports them; `None` if they are the same.
     #[serde(skip)]
     pub rounding: Option<Value>,
 }
@@ -129,7 +129,7 @@ impl Measured {
     }
 }
 
-/// What became of a candidate; the times are compared with those of the captured kernel.
+/// The outcome of a candidate; the times are compared with those of the captured kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialOutcome {
@@ -192,7 +192,7 @@ pub struct Trial {
     /// The number of an earlier trial of the same code, whose result it has: it was not timed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_code_as: Option<u64>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: TrialOutcome,
     /// Why it is not right.
     pub error: Option<String>,
@@ -210,7 +210,7 @@ pub struct Trial {
     pub is_best: bool,
     /// The timings, as `rehal compare` reports them.
     pub timings: Option<Value>,
-    /// What is right up to rounding, as `rehal compare` reports it; `None` if its results are the same.
+    /// Results that are right up to rounding, as `rehal compare` reports them; `None` if they are the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounding: Option<Value>,
     /// Time of the trial in nanoseconds.
@@ -257,8 +257,7 @@ pub struct SearchOptions {
     pub max_time: Option<Duration>,
     /// By which fraction of the time of the best a candidate may be slower before its timing ends.
     pub margin: f64,
-    /// What the results of all trials depend on: the digest of the capture, the function, the compiler,
-    /// flags.
+    /// The inputs of the results of all trials: the digest of the capture, the function, the compiler, flags.
     pub inputs: Vec<String>,
     /// Trials of earlier searches. Those with other inputs do not matter.
     pub known: Vec<Trial>,
@@ -286,7 +285,7 @@ pub enum SearchStop {
     Error,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SearchResult {
@@ -487,11 +486,11 @@ impl<'s, H: SearchHost> Search<'s, H> {
 
     /// The first trial of this code, if it tells what becomes of the code.
     fn same_code(&self, digest: &str, workgroups: &Option<String>) -> Option<&Trial> {
-        let is_same = |it: &&Trial| {
-            it.candidate_digest.as_deref() == Some(digest)
-                && it.workgroups == *workgroups
-                && it.same_code_as.is_none()
-                && it.outcome != TrialOutcome::Failed
+        let is_same = |trial: &&Trial| {
+            trial.candidate_digest.as_deref() == Some(digest)
+                && trial.workgroups == *workgroups
+                && trial.same_code_as.is_none()
+                && trial.outcome != TrialOutcome::Failed
         };
         self.trials.iter().find(is_same)
     }
@@ -642,7 +641,7 @@ impl<'s, H: SearchHost> Search<'s, H> {
         }
     }
 
-    /// What is known, also if it has not finished, and the program that ran it.
+    /// The result so far, also if the search has not finished, and the program that ran it.
     pub fn into_result(self) -> (SearchResult, H) {
         let second = self.second();
         let axes = self.space.axes();

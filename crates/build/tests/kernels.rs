@@ -260,7 +260,7 @@ fn rust_goes_into_an_image_without_libraries() {
     assert!(rehal_local::executable::elf::Image::parse(&built.bytes).is_ok());
 }
 
-/// What a source defines decides what is made of it.
+/// The definitions in a source decide what is made of it.
 #[test]
 fn plain_functions_become_libraries() {
     let mut resolved = ResolvedSubstitutions::default();

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 /// Compiles, checks and times nothing: the name of a candidate says what becomes of it.
 #[derive(Default)]
 struct Host {
-    /// What was done, in order.
+    /// The work that was done, in order.
     done: Vec<String>,
     lines: Vec<String>,
     /// The comparison after so many has no answer.

@@ -8,7 +8,10 @@ use crate::device::{device, rehal_devices_t};
 use crate::error::{guard, quietly, rehal_error_t};
 use crate::handle::{self, handle};
 use crate::structs::{list, out, rehal_bytes_t, sized_struct};
-use crate::work::{DispatchInto, command_range, dispatch, rehal_launch_t, rehal_range_t};
+use crate::work::{
+    DispatchInto, command_range, dispatch, range, rehal_launch_t, rehal_range_t, rehal_submission_t,
+    with_queue,
+};
 
 handle!(rehal_command_buffer_t, CommandBuffer, "command buffer", b"command\0");
 handle!(rehal_event_t, Event, "event", b"event\0\0\0");
@@ -155,4 +158,20 @@ pub unsafe extern "C" fn rehal_event_create(
 pub unsafe extern "C" fn rehal_event_free(event: *mut rehal_event_t) {
     // SAFETY: as above.
     quietly(|| unsafe { handle::free(event) });
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rehal_queue_execute(
+    submission: *const rehal_submission_t,
+    command_buffer: *const rehal_command_buffer_t,
+    slots: *const rehal_range_t,
+    slot_count: usize,
+) -> *mut rehal_error_t {
+    // SAFETY: as above.
+    guard(|| unsafe {
+        let slots = list(slots, slot_count, "slots")?;
+        let slots = slots.iter().map(|it| range(it)).collect::<Result<Vec<_>>>()?;
+        let command_buffer = handle::get(command_buffer)?;
+        with_queue(submission, |queue| queue.execute(command_buffer, &slots, 0))
+    })
 }

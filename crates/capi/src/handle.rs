@@ -21,7 +21,7 @@ use crate::fork::is_refused;
 pub unsafe trait Handle: Sized {
     /// The object, which several threads may use at a time.
     type Object: Send + Sync;
-    /// What it is called in errors.
+    /// Its name in errors.
     const NAME: &'static str;
     /// The word that it begins with.
     const KIND: u64;

@@ -1,4 +1,4 @@
-//! What times prove.
+//! Verdicts that times prove.
 #![allow(unsafe_code, reason = "takes pointers from C, which the header says are valid")]
 
 use rehal::judge::{TimingVerdict, check_times, judge_processes};

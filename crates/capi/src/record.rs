@@ -13,7 +13,7 @@ use crate::device::rehal_devices_t;
 use crate::error::{from_callback, guard, quietly, rehal_error_t};
 use crate::fork::threads_start;
 use crate::handle::{self, handle};
-use crate::structs::{options, out, rehal_bytes_t, rehal_string_t, sized_struct};
+use crate::structs::{options, out, rehal_bytes_t, rehal_release_t, rehal_string_t, sized_struct};
 
 handle!(rehal_recorder_t, Recorder, "recorder", b"recorde\0");
 
@@ -42,7 +42,7 @@ pub struct rehal_sink_t {
     pub size: usize,
     pub user: *mut c_void,
     pub write: rehal_sink_write_t,
-    pub release: crate::value::rehal_release_t,
+    pub release: rehal_release_t,
 }
 
 pub type rehal_sink_write_t = Option<

@@ -24,13 +24,13 @@ use crate::replay::{
 };
 use crate::structs::{list, out, put, rehal_string_t, sized_struct};
 
-/// What a comparison found.
-pub struct Found {
+/// The outcome and the JSON of a comparison.
+pub struct JsonReport {
     outcome: rehal_outcome_t,
     json: String,
 }
 
-handle!(rehal_report_t, Found, "report", b"report\0\0");
+handle!(rehal_report_t, JsonReport, "report", b"report\0\0");
 
 pub type rehal_outcome_t = u32;
 pub const REHAL_OUTCOME_SAME: rehal_outcome_t = 0;
@@ -104,7 +104,7 @@ fn found(outcome: Outcome, schema: &'static str, report: impl Serialize) -> Resu
         Outcome::Different => REHAL_OUTCOME_DIFFERENT,
         Outcome::Inconclusive => REHAL_OUTCOME_INCONCLUSIVE,
     };
-    Ok(handle::new(Found { outcome, json }))
+    Ok(handle::new(JsonReport { outcome, json }))
 }
 
 #[unsafe(no_mangle)]

@@ -1,4 +1,4 @@
-//! What C passes by value: strings, bytes, lists, and structs that begin with their size.
+//! Types that C passes by value: strings, bytes, lists, and structs that begin with their size.
 #![allow(unsafe_code, reason = "takes pointers from C, which the header says are valid")]
 
 use std::ffi::OsStr;
@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::ptr;
 
 use rehal::{Error, Result};
+
+pub type rehal_release_t = Option<unsafe extern "C-unwind" fn(user: *mut std::ffi::c_void)>;
 
 /// Text or a path.
 #[repr(C)]

@@ -13,7 +13,7 @@ use rehal::{Error, Result};
 use crate::error::{guard, quietly, rehal_error_t};
 use crate::handle::{self, handle};
 use crate::program::rehal_program_t;
-use crate::structs::{fill, list, out, put, rehal_bytes_t, rehal_string_t, sized_struct};
+use crate::structs::{fill, list, out, put, rehal_bytes_t, rehal_release_t, rehal_string_t, sized_struct};
 
 /// A value of a program.
 pub struct Given {
@@ -54,8 +54,6 @@ pub struct rehal_value_info_t {
     pub shape: *const u64,
     pub byte_count: u64,
 }
-
-pub type rehal_release_t = Option<unsafe extern "C-unwind" fn(user: *mut c_void)>;
 
 sized_struct!(rehal_value_info_t);
 

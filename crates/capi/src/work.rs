@@ -11,7 +11,6 @@ use rehal::kernel::{EntryPoint, ExecutableSource, LoadOptions, LoadedExecutable}
 use rehal::{Error, Result};
 
 use crate::call::timeout;
-use crate::command::rehal_command_buffer_t;
 use crate::device::{device, rehal_devices_t};
 use crate::error::{guard, quietly, rehal_error_t};
 use crate::file::rehal_file_t;
@@ -233,7 +232,7 @@ pub unsafe extern "C" fn rehal_executable_free(executable: *mut rehal_executable
 ///
 /// # Safety
 /// As the header says of submissions.
-unsafe fn with_queue(
+pub unsafe fn with_queue(
     submission: *const rehal_submission_t,
     submit: impl FnOnce(Queue<'_>) -> Result<()>,
 ) -> Result<()> {
@@ -265,7 +264,7 @@ unsafe fn timepoints<'a>(
 ///
 /// # Safety
 /// As the header says of ranges.
-unsafe fn range<'a>(given: &rehal_range_t) -> Result<BufferRef<&'a Buffer>> {
+pub unsafe fn range<'a>(given: &rehal_range_t) -> Result<BufferRef<&'a Buffer>> {
     // SAFETY: the caller guarantees it.
     let buffer = unsafe { handle::get(given.buffer) }?;
     if given.slot != 0 {
@@ -361,22 +360,6 @@ pub unsafe extern "C" fn rehal_queue_dispatch(
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rehal_queue_execute(
-    submission: *const rehal_submission_t,
-    command_buffer: *const rehal_command_buffer_t,
-    slots: *const rehal_range_t,
-    slot_count: usize,
-) -> *mut rehal_error_t {
-    // SAFETY: as above.
-    guard(|| unsafe {
-        let slots = list(slots, slot_count, "slots")?;
-        let slots = slots.iter().map(|it| range(it)).collect::<Result<Vec<_>>>()?;
-        let command_buffer = handle::get(command_buffer)?;
-        with_queue(submission, |queue| queue.execute(command_buffer, &slots, 0))
-    })
-}
-
-#[unsafe(no_mangle)]
 pub unsafe extern "C" fn rehal_queue_read(
     submission: *const rehal_submission_t,
     file: *const rehal_file_t,
@@ -404,7 +387,7 @@ pub unsafe extern "C" fn rehal_queue_write(
     })
 }
 
-/// What performs a dispatch.
+/// The receiver of a dispatch.
 pub enum DispatchInto<'a> {
     /// A queue.
     Queue(Queue<'a>),

@@ -1,4 +1,4 @@
-//! What callers do wrong: each is an error that says so.
+//! Mistakes of callers: each is an error that says so.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -140,7 +140,7 @@ fn an_error_of_a_callback_ends_the_run_and_is_its_error() {
     assert!(report.contains("not these bytes") && report.contains("record #"), "{report}");
 }
 
-/// What a callback frees, and the code of a later use.
+/// The state that a callback frees, and the code of a later use.
 struct Freeing {
     replay: *mut rehal_replay_t,
     scope: *mut rehal_fast_forward_t,

@@ -16,7 +16,7 @@ fn sources() -> Vec<PathBuf> {
     sources
 }
 
-/// What cbindgen generates.
+/// The header that cbindgen generates.
 fn generated() -> String {
     let config = cbindgen::Config {
         language: cbindgen::Language::C,

@@ -56,7 +56,7 @@ fn output(program: &Path, arguments: &[&Path]) -> Output {
     Command::new(program).args(arguments).output().unwrap()
 }
 
-/// What a program prints that succeeds.
+/// The output of a program that succeeds.
 fn printed(program: &Path, arguments: &[&Path]) -> String {
     let output = output(program, arguments);
     assert!(output.status.success(), "{output:?}");
@@ -149,7 +149,7 @@ fn handles_of_the_parent_are_refused_after_fork() {
     assert_eq!(printed(&program, &[&directory.path().join("parent.ireereplay")]), "ok\n");
 }
 
-/// What a child can do depends on the threads of its parent, not on when it is forked.
+/// A child's abilities depend on the threads of its parent, not on when it is forked.
 #[test]
 fn a_child_makes_handles_of_its_own_or_is_refused() {
     let (_directory, program) = compiled("tests/fork.c");

@@ -41,9 +41,10 @@ fn note_version(capture: &CaptureFile) {
     }
 }
 
-/// What the process creates from now on is accessible only for those (of the owner, the group and others) who
-/// may read the capture: slices, ledgers and records of kernels have its data. By the umask, since libraries
-/// and processes of the tools create some of these files and their directories. Several captures add up.
+/// Files that the process creates from now on are accessible only for those (of the owner, the group and
+/// others) who may read the capture: slices, ledgers and records of kernels have its data. By the umask,
+/// since libraries and processes of the tools create some of these files and their directories. Several
+/// captures add up.
 pub(crate) fn keep_private(capture: &Path) {
     let Ok(metadata) = fs::metadata(capture) else { return };
     let mode = Mode::from_raw_mode(metadata.permissions().mode());

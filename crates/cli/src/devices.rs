@@ -39,7 +39,7 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     Ok(options)
 }
 
-/// What a tool expects of kernels, for [`options_expecting`].
+/// A tool's expectations of kernels, for [`options_expecting`].
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Expectations {
     /// The tool judges results: a kernel that is compiled for another device, and so computes wrong ones,

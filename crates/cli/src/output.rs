@@ -74,7 +74,7 @@ pub(crate) fn print(text: &str) -> Result<()> {
     written(stdout()?.write_all(text.as_bytes()))
 }
 
-/// What a tool prints to.
+/// The stream that a tool prints to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     Stdout,

@@ -41,7 +41,7 @@ pub(crate) struct OutputFile {
     appends: bool,
 }
 
-/// What becomes of a path.
+/// The destination of a path.
 enum Destination {
     Stdout,
     /// A pipe, a device or a descriptor of this process, which cannot be replaced.

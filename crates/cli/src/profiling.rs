@@ -123,7 +123,7 @@ pub const PROFILING: Group = Group {
     ],
 };
 
-/// What to profile, and whether only statistics are printed.
+/// The data to profile, and whether only statistics are printed.
 #[derive(Clone)]
 pub(crate) struct Options {
     pub profiling: ProfilingOptions,

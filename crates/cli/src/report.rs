@@ -37,7 +37,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// What a report is of.
+/// The subject of a report.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Subject<'s> {
     /// The capture; `None` without one, and if the report names several.
@@ -46,7 +46,7 @@ pub(crate) struct Subject<'s> {
     pub devices: Option<&'s DeviceGroup>,
 }
 
-/// What a JSON document was measured on.
+/// The header of a JSON document: versions and the machine.
 #[derive(Serialize)]
 pub(crate) struct Header<'a> {
     schema: &'static str,

@@ -99,7 +99,7 @@ fn hanging_indent(line: &str) -> usize {
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
     title: &'static str,
-    /// What the cells are, also without a title.
+    /// The noun for the cells, also without a title.
     noun: &'static str,
     align: Align,
     fit: Fit,
@@ -107,7 +107,7 @@ pub(crate) struct Column {
     rank: u8,
 }
 
-/// What becomes of cells that do not fit.
+/// The treatment of cells that do not fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
     Whole,

@@ -91,7 +91,7 @@ pub enum Operands {
     },
     /// One of several words.
     Word {
-        /// What it names, such as `shell`.
+        /// The noun for them, such as `shell`.
         what: &'static str,
         /// The words, as the usage line shows them.
         form: &'static str,
@@ -122,7 +122,7 @@ pub struct Invocation {
     word: Option<String>,
     /// The files that [`Tool::operands`] has.
     files: Vec<PathBuf>,
-    /// What another process asks of this one, if it is a worker.
+    /// The work that another process asks of this one, if it is a worker.
     pub(crate) worker: Option<Worker>,
     /// The exit status, unless there is an error.
     status: Cell<u8>,

@@ -1,13 +1,12 @@
-//! What the threads of a process run, in memory that its parent shares: a kernel may end the process, or its
-//! thread, by a system call, so that nothing in the process can say which one it was.
+//! The kernels that the threads of a process run, in memory that its parent shares: a kernel may end the
+//! process, or its thread, by a system call, so that nothing in the process can say which one it was.
 
 use std::cell::Cell;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use crate::context::record;
-use crate::{Running, describe_record};
+use crate::context::{describe_record, record};
 
 /// Maximum number of threads. Kernels of further threads are not noted.
 const THREADS: usize = 256;
@@ -127,13 +126,13 @@ pub(crate) struct Noted(&'static ThreadSlot);
 impl Noted {
     /// Returns `None` without a box, and in a kernel that another one has called, which stays noted.
     #[inline]
-    pub(crate) fn begin(kernel: &dyn Running) -> Option<Self> {
+    pub(crate) fn begin<'f>(function: impl FnOnce() -> &'f str) -> Option<Self> {
         let black_box = IN_USE.get()?;
         let slot = SLOT.get().unwrap_or_else(|| black_box.take_slot())?;
         if slot.runs.load(Ordering::Relaxed) {
             return None;
         }
-        slot.begin(kernel.function());
+        slot.begin(function());
         Some(Self(slot))
     }
 }

@@ -1,4 +1,4 @@
-//! What the calling thread works for: the record of a capture, and a device that aborts on failure.
+//! The context of the calling thread: the record of a capture, and a device that aborts on failure.
 
 use std::cell::Cell;
 

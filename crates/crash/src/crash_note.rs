@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 /// The bytes of a note that are kept.
 const LIMIT: usize = 400;
 
-/// What a thread is doing.
+/// The activity of a thread.
 #[derive(Clone, Copy)]
 struct Note {
     bytes: [u8; LIMIT],

@@ -6,7 +6,7 @@ const WORDS: usize = 24;
 
 /// Work in flight.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// What the last is, up to a zero byte.
+/// The description of the last, up to a zero byte.
 static LAST: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 /// Whether a thread writes that.
 static IS_WRITING: AtomicBool = AtomicBool::new(false);

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{platform, report, watchdog};
+use crate::platform;
 
 /// Exit status of a process whose kernel crashed, or code that was called with a
 /// [`CrashNote`](crate::CrashNote).
@@ -57,19 +57,12 @@ pub fn status_of_signal(signal: c_int) -> u8 {
     128_u8.wrapping_add(signal as u8)
 }
 
-/// Installs the guard for the process, and a signal stack for the calling thread. Later calls only do the
-/// latter.
-///
-/// This is the opt-in of a program: it replaces the process's actions for SIGSEGV, SIGILL, SIGFPE, SIGBUS,
-/// SIGABRT, SIGTRAP and SIGURG, and registers a function with atexit(3). Faults that are not the guard's are
-/// passed to the previous actions; a SIGURG of another sender is not.
-pub fn install() {
-    platform::install_handlers(report::report, watchdog::handle);
+/// Called by [`install`](crate::install).
+pub(crate) fn set_installed() {
     IS_INSTALLED.store(true, Ordering::Release);
-    arm_thread();
 }
 
-/// Whether the program has called [`install`].
+/// Whether the program has called [`install`](crate::install).
 pub fn is_installed() -> bool {
     IS_INSTALLED.load(Ordering::Acquire)
 }

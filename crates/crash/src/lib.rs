@@ -1,4 +1,4 @@
-//! What a process says and removes when it ends early: reports of crashes, timeouts and interruptions that
+//! Reports and removals of a process that ends early: reports of crashes, timeouts and interruptions that
 //! name the kernel, and temporary files.
 //!
 //! A program that owns its process opts in by [`install`]: without that, no signal handler is replaced, and
@@ -73,7 +73,7 @@
 //! | `local/platform/linux_x86_64/watched_pages.rs` | `SLOTS`, `HANDLING` | pages that are watched, by the handler of SIGSEGV |
 //! | `local/profile.rs` | `LAST_NS` | times of a thread's events increase |
 //! | `local/task/role.rs` | `WORKER`, `HELPED`, `LAST` | the role of a thread; ids of groups of workers |
-//! | `replay/record/names.rs` | `SCRATCH` | memory of a thread's records |
+//! | `replay/record/rename.rs` | `SCRATCH` | memory of a thread's records |
 //! | `replay/record/stream.rs` | `ID` | the id of a thread |
 //! | `kernels/kernels.rs` | `CORES` | the number of cores, read once |
 //! | `base/parallel.rs` | `POOL_PROCESS` | rayon's global pool |
@@ -105,13 +105,25 @@ pub use crash_note::CrashNote;
 pub use driver_work::DriverWork;
 pub use guard::{
     EXIT_STATUS, OptionNames, TIMEOUT_STATUS, TRUNCATED_STATUS, WRONG_MACHINE_STATUS, announce_exits,
-    announce_signal, arm_thread, handles_faults, install, is_installed, name_options, status_of_signal,
+    announce_signal, arm_thread, handles_faults, is_installed, name_options, status_of_signal,
 };
 pub use platform::ProcessState;
 pub use removal::{Removal, Stays, change, remove_all};
 pub use running::{Running, run};
 pub use text::Text;
 pub use watchdog::{Timed, describe_running, end_after};
+
+/// Installs the guard for the process, and a signal stack for the calling thread. Later calls only do the
+/// latter.
+///
+/// This is the opt-in of a program: it replaces the process's actions for SIGSEGV, SIGILL, SIGFPE, SIGBUS,
+/// SIGABRT, SIGTRAP and SIGURG, and registers a function with atexit(3). Faults that are not the guard's are
+/// passed to the previous actions; a SIGURG of another sender is not.
+pub fn install() {
+    platform::install_handlers(report::report, watchdog::handle);
+    guard::set_installed();
+    arm_thread();
+}
 
 /// Flushes C's stdio streams, to which executables and plugins print and whose buffers are separate from
 /// Rust's. Call it before printing, so that their output comes first.

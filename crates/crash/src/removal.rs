@@ -1,5 +1,5 @@
-//! What is removed when a signal or a crash ends the process: one list for both, which a signal handler can
-//! walk.
+//! Files that are removed when a signal or a crash ends the process: one list for both, which a signal
+//! handler can walk.
 
 #[cfg(target_os = "linux")]
 mod tree;
@@ -135,7 +135,7 @@ fn text(path: &Path) -> Option<CString> {
 }
 
 impl Slot {
-    /// What is in the slot, which is free then.
+    /// The entry in the slot, which is free then.
     fn take(&self) -> Option<Box<Entry>> {
         let entry = self.entry.swap(ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: a pointer that is not null was made by `into_raw`, and only this exchange has returned it.

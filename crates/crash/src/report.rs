@@ -44,7 +44,7 @@ pub(crate) enum Interruption {
     Signal,
 }
 
-/// What the calling thread runs, for an interruption at an instruction; `None` if it runs no kernel.
+/// The text of the kernel that this thread runs, for an interruption at an instruction; `None` without one.
 pub(crate) fn interrupted(interruption: &Interruption, instruction: usize) -> Option<Text> {
     let mut text = Text::new();
     match interruption {

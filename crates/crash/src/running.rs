@@ -37,12 +37,12 @@ pub unsafe trait Running {
     /// Whether an access to this address, with this stack pointer, is an overflow of that stack.
     fn is_stack_overflow(&self, address: usize, stack_pointer: usize) -> bool;
 
-    /// What this CPU lacks for an instruction, of which these are the first bytes.
+    /// The feature that this CPU lacks for an instruction, of which these are the first bytes.
     fn missing_feature(&self, code: &[u8]) -> Option<&'static str>;
 }
 
 thread_local! {
-    /// What the thread runs, in a frame of [`run`].
+    /// The kernel that the thread runs, in a frame of [`run`].
     static CURRENT: Cell<*const &'static dyn Running> = const { Cell::new(ptr::null()) };
 }
 
@@ -55,7 +55,7 @@ pub fn run<T>(kernel: &dyn Running, work: impl FnOnce() -> T) -> T {
     compiler_fence(Ordering::SeqCst);
     let _watch = Watch { previous: CURRENT.replace(current.cast()) };
     compiler_fence(Ordering::SeqCst);
-    let _noted = Noted::begin(kernel);
+    let _noted = Noted::begin(|| kernel.function());
     work()
 }
 

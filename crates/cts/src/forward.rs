@@ -1,4 +1,4 @@
-//! What devices of tests over another do not change.
+//! The functions that devices of tests over another do not change.
 
 /// The functions of a `DeviceBackend` that call those of `self.base`.
 macro_rules! forward {

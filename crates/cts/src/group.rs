@@ -97,7 +97,7 @@ fn queue(device: &Device) -> Queue<'_> {
     device.queue(QUEUE_AFFINITY_ANY)
 }
 
-/// What programs of several devices request for buffers that these share.
+/// The parameters that programs of several devices request for buffers that these share.
 fn shared() -> BufferParams {
     BufferParams {
         usage: BufferParams::default().usage
@@ -114,7 +114,7 @@ impl Pair<'_> {
         semaphore.wait(value, Some(self.subject.patience()))
     }
 
-    /// What the host reads of a buffer.
+    /// The bytes that the host reads of a buffer.
     fn read(&self, buffer: &Buffer, offset: u64, length: u64) -> Result<Vec<u8>> {
         let bytes = transfer::to_vec(buffer, offset, length)?;
         self.subject.saw(&bytes);

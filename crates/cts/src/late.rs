@@ -37,7 +37,7 @@ struct Queue {
     state: Mutex<State>,
     changed: Condvar,
     max_delay: Duration,
-    /// What a failed submission fails, if that loses the device: all of its timelines.
+    /// All timelines of the device, which a failed submission fails if that loses the device.
     timelines: Option<Mutex<Vec<Semaphore>>>,
 }
 

@@ -15,7 +15,7 @@ pub trait Subject: Send + Sync {
     /// [`Subject::kernel`], or is a damaged copy, which the driver must reject.
     fn prepare(&self, device: &Device, params: &ExecutableParams<'_>) -> Result<Executable>;
 
-    /// What does not work on this driver. Tests covered by it must fail; all others must pass.
+    /// The failures expected of this driver. Tests covered by them must fail; all others must pass.
     fn expected(&self) -> &[Expected] {
         &[]
     }

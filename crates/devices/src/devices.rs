@@ -47,7 +47,7 @@ pub fn drivers_with(options: &OptionSet) -> DriverRegistry {
 /// A driver that this build does not have.
 struct Absent {
     name: &'static str,
-    /// What the names of its formats begin with.
+    /// The beginning of the names of its formats.
     format: &'static str,
     /// If the reference lists it.
     description: Option<&'static str>,
@@ -82,7 +82,7 @@ const ABSENT: &[Absent] = &[
     Absent { name: "webgpu", format: "webgpu-", description: None, compiler: None },
 ];
 
-/// What release 3.13 of the compiler takes; it has no default.
+/// The chips that release 3.13 of the compiler takes; it has no default.
 const HIP_CHIPS: &[&str] = &[
     "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1103", "gfx1150", "gfx1151", "gfx1200",
     "gfx1201", "gfx1250", "mi100", "mi210", "mi250", "mi300a", "mi300x", "mi308x", "mi325x", "mi350x",

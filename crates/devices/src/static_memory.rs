@@ -14,7 +14,7 @@ use rehal_replay::{Observer, Operation};
 pub struct StaticMemoryWatch {
     /// By the id of the executable; `None` without such memory.
     known: HashMap<u64, Option<StaticMemory>>,
-    /// What it had before the dispatch that runs.
+    /// The contents before the dispatch that runs.
     before: Option<Vec<u8>>,
     writes: Vec<StaticWrite>,
 }

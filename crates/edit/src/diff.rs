@@ -1,19 +1,19 @@
-//! What differs between two captures.
+//! Differences between two captures.
 //!
-//! It needs no plan. `side.rs` reads a capture: a token for each operation, a hash of its fields without ids,
-//! and what its objects are. `fields.rs` lists the fields of every operation, for the hash as for the
-//! comparison. `pairs.rs` aligns what is the same, then what is similar in the gaps (`align.rs`), shifts
-//! blocks to where scopes begin, and finds what was moved. `objects.rs` derives from that which objects
-//! correspond, and `compare.rs` compares fields under this correspondence; the payload of a semaphore is the
-//! submission that signals it. `groups.rs` folds equal changes.
+//! It needs no plan. `capture_pass.rs` reads a capture: a token for each operation, a hash of its fields
+//! without ids, and what its objects are. `fields.rs` lists the fields of every operation, for the hash as
+//! for the comparison. `pairs.rs` aligns what is the same, then what is similar in the gaps (`align.rs`),
+//! shifts blocks to where scopes begin, and finds what was moved. `objects.rs` derives from that which
+//! objects correspond, and `compare.rs` compares fields under this correspondence; the payload of a semaphore
+//! is the submission that signals it. `groups.rs` folds equal changes.
 
 use std::collections::HashMap;
 
 use rehal_base::{Result, parallel};
 use rehal_capture::{Capture, CaptureBytes, OpenOptions, Version};
 use rehal_replay::dump::Progress;
-use serde::{Serialize, Serializer};
 
+mod capture_pass;
 mod compare;
 mod data;
 mod executables;
@@ -25,11 +25,11 @@ mod json;
 mod objects;
 mod pairs;
 mod report;
-mod side;
 
+use capture_pass::Side;
 use compare::Walk;
-use side::Side;
 
+pub use fields::ObjectKind;
 pub use json::DiffReport;
 pub use report::{
     CaptureDiff, ChangeKind, DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, ExecutableChange,
@@ -137,57 +137,6 @@ fn scopes(before: &Side<'_>, after: &Side<'_>) -> Vec<ScopeChange> {
     ordered
 }
 
-/// Kinds of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs, reason = "the names are those of the HAL")]
-pub enum ObjectKind {
-    Device,
-    Allocator,
-    Buffer,
-    Semaphore,
-    CommandBuffer,
-    ExecutableCache,
-    Executable,
-    File,
-    Event,
-}
-
-impl Serialize for ObjectKind {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-impl ObjectKind {
-    /// All kinds.
-    pub const ALL: [Self; 9] = [
-        Self::Device,
-        Self::Allocator,
-        Self::Buffer,
-        Self::Semaphore,
-        Self::CommandBuffer,
-        Self::ExecutableCache,
-        Self::Executable,
-        Self::File,
-        Self::Event,
-    ];
-
-    /// Its name, such as `command buffer`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Device => "device",
-            Self::Allocator => "allocator",
-            Self::Buffer => "buffer",
-            Self::Semaphore => "semaphore",
-            Self::CommandBuffer => "command buffer",
-            Self::ExecutableCache => "executable cache",
-            Self::Executable => "executable",
-            Self::File => "file",
-            Self::Event => "event",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -221,7 +170,7 @@ mod tests {
             let names: HashSet<_> = paths.flat_map(ScopePath::scopes).map(Arc::as_ptr).collect();
             assert_eq!(names.len(), COUNT);
             let deepest = found.scopes.iter().map(|it| it.path.names().len()).max();
-            assert_eq!(deepest, Some(side::MAX_DEPTH + 1));
+            assert_eq!(deepest, Some(capture_pass::MAX_DEPTH + 1));
             assert_eq!(found.scopes[1].path.names(), [&b"scope 0"[..], b"scope 1"]);
         }
         assert!(size_of::<ScopeChange>() <= 24);

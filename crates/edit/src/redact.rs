@@ -33,7 +33,7 @@ use self::values::Elements;
 pub use self::counts::{ChangedCount, WorkgroupCounts, workgroup_count_functions};
 pub use self::rules::{DataRange, DataSelector, RedactDecision, RedactRule};
 
-/// What becomes of names.
+/// The treatment of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RedactedNames {
     /// They stay.
@@ -49,16 +49,16 @@ pub enum RedactedNames {
 pub struct RedactOptions {
     /// From which all random numbers are derived: a capture and a seed have one result.
     pub seed: u64,
-    /// What becomes of the names of scopes, files and executable caches.
+    /// The treatment of the names of scopes, files and executable caches.
     pub names: RedactedNames,
-    /// What becomes of data. A rule for a range precedes one for functions, which precedes the types in
+    /// The treatment of data. A rule for a range precedes one for functions, which precedes the types in
     /// names, which precede one for all data. Two rules of the same precedence must not say different things.
     pub rules: Vec<RedactRule>,
     /// Where external files are.
     pub file_remaps: Vec<FileRemap>,
 }
 
-/// What [`redact`] replaced, kept and left out.
+/// The data that [`redact`] replaced, kept and left out.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Redaction {
@@ -75,10 +75,10 @@ pub struct Redaction {
     pub unchanged_bytes: u64,
     /// Distinct names that were hashed.
     pub hashed_names: BTreeMap<NameKind, u64>,
-    /// What was left out, and external files that are part of the capture now.
+    /// The parts that were left out, and external files that are part of the capture now.
     #[serde(skip)]
     pub rewritten: Rewritten,
-    /// What was kept.
+    /// The data that was kept.
     #[serde(skip)]
     pub kept: KeptData,
     /// Number of dispatches that read their workgroup count from a buffer, each performed one.
@@ -138,7 +138,7 @@ pub struct RedactedRange {
     pub function: Option<String>,
     /// Number of functions that use it.
     pub function_count: usize,
-    /// What became of it.
+    /// Its new content.
     pub content: RedactedContent,
 }
 
@@ -199,7 +199,7 @@ impl Serialize for RedactedRange {
     }
 }
 
-/// What became of a part of the data.
+/// The new content of a part of the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RedactedContent {
     /// Elements of this type were replaced.
@@ -231,7 +231,7 @@ pub enum UnknownType {
     NotMultiple(ElementType),
 }
 
-/// What a redacted capture has as it was.
+/// The data that a redacted capture has as it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct KeptData {
@@ -390,7 +390,7 @@ struct Redactor<'o> {
     outcome: Redaction,
 }
 
-/// What a part of the data of a record becomes.
+/// The new content of a part of the data of a record.
 enum Replacement {
     Copied,
     Zero,
@@ -568,7 +568,7 @@ impl Redactor<'_> {
         }
     }
 
-    /// What the random numbers of a content depend on, apart from their place in it: not on the data.
+    /// The key of the random numbers of a content, beside their place in it: it does not depend on the data.
     fn key(&mut self, data: &[u8]) -> u64 {
         let Self { contents, content_count, options, .. } = self;
         let mut next = || {

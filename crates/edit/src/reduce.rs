@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::wrong::{WrongDispatch, WrongResult, has_wrong_result, wrong_result};
 
-/// What a reduction asks of the program that runs it. The checks run concurrently.
+/// The services that a reduction asks of the program that runs it. The checks run concurrently.
 pub trait ReduceHost: Sync {
     /// Whether a capture still shows what is looked for. An error ends the reduction.
     fn is_interesting(&self, capture: &Path) -> Result<bool>;
@@ -119,7 +119,7 @@ pub struct ReduceSize {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ReduceProgress {
-    /// What is tried.
+    /// The stage that is tried.
     pub stage: &'static str,
     /// Whether the stage has ended.
     pub has_ended: bool,
@@ -175,5 +175,5 @@ pub fn reduce(
     directory: &Path,
     output: &Path,
 ) -> Result<Reduction> {
-    search::Search::new(*options, host, directory).run(capture, output)
+    search::Search::new(*options, passes::reduce, host, directory).run(capture, output)
 }

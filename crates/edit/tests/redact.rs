@@ -1,4 +1,4 @@
-//! What a redacted capture has, and what it does not have.
+//! The parts that a redacted capture has, and those that it does not have.
 
 use std::io::Cursor;
 use std::sync::Arc;

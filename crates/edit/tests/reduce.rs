@@ -49,12 +49,12 @@ impl<F: Fn(&Capture) -> bool + Sync> ReduceHost for Host<F> {
     fn progress(&self, _: &ReduceProgress) {}
 }
 
-/// What checks look at.
+/// The parts of a capture that checks look at.
 struct Capture {
     plan: Plan,
     /// The functions that are dispatched, in order.
     dispatches: Vec<String>,
-    /// What the host writes: buffer, offset and bytes.
+    /// The writes of the host: buffer, offset and bytes.
     writes: Vec<(u64, u64, Vec<u8>)>,
     scopes: Vec<String>,
     /// The first semaphore that each execution of a command buffer signals.

@@ -90,7 +90,7 @@ struct Shared<B: ?Sized> {
     owners: AtomicU32,
     /// Its memory, once a device that did not create it has used it.
     memory: OnceLock<Arc<HostMemory>>,
-    /// What such devices made of the memory, by their key.
+    /// Imports of the memory by such devices, by their key.
     imports: Mutex<Vec<(usize, Import)>>,
     backend: B,
 }
@@ -227,8 +227,9 @@ impl Buffer {
         Ok(self.allocation.memory.get_or_init(|| Arc::new(memory)))
     }
 
-    /// What a device that did not create the buffer makes of its memory with `import`, which is called once.
-    /// It lives as long as the allocation. `key` identifies the device for as long as the import lives.
+    /// The import of the buffer's memory that a device that did not create it makes with `import`, which is
+    /// called once. It lives as long as the allocation. `key` identifies the device for as long as the import
+    /// lives.
     pub fn imported<T: Any + Send + Sync>(
         &self,
         key: usize,

@@ -51,7 +51,7 @@ impl CommandBuffer {
         self.record(&Command::Dispatch(*dispatch))
     }
 
-    /// What follows waits for all that precedes, and sees what it wrote.
+    /// Later commands wait for all earlier ones, and see their writes.
     pub fn barrier(&self) -> Result<()> {
         self.record(&Command::ExecutionBarrier {
             source_stages: SOURCE_STAGES,
@@ -72,7 +72,7 @@ impl CommandBuffer {
         self.record(&Command::ResetEvent { event, source_stages: SOURCE_STAGES })
     }
 
-    /// What follows waits for events, and sees what was written before their signals.
+    /// Later commands wait for events, and see all writes before their signals.
     pub fn wait_events(&self, events: &[&Event]) -> Result<()> {
         self.record(&Command::WaitEvents {
             events,

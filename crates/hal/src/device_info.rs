@@ -24,7 +24,7 @@ pub struct DeviceInfo {
     pub can_be_lost: bool,
     /// Its UUID, if it has one.
     pub uuid: Option<[u8; 16]>,
-    /// What it states of the dispatches that it runs; `None` if it has no limits.
+    /// Its limits for dispatches; `None` if it has no limits.
     pub limits: Option<DispatchLimits>,
 }
 
@@ -53,8 +53,8 @@ impl DeviceInfo {
 }
 
 impl DispatchLimits {
-    /// What exceeds the limits in a dispatch of `count` workgroups, `None` if that is not known, of which
-    /// `binding_bytes` is the largest binding that they count for.
+    /// Descriptions of the excesses over the limits of a dispatch of `count` workgroups, `None` if that is
+    /// not known, of which `binding_bytes` is the largest binding that they count for.
     pub fn exceeded(&self, count: Option<[u32; 3]>, binding_bytes: u64) -> impl Iterator<Item = String> {
         let is_more =
             |it: &[u32; 3]| it.iter().zip(self.workgroup_count).any(|(count, limit)| *count > limit);

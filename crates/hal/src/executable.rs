@@ -63,7 +63,7 @@ pub enum WorkgroupSchedule {
     },
 }
 
-/// What runs in place of a function of an executable.
+/// The code that runs in place of a function of an executable.
 #[derive(Clone)]
 pub struct ReplacedFunction {
     /// The code.

@@ -19,7 +19,7 @@ type ReadFunctions<T> = fn(&str, &[u8]) -> T;
 pub struct ExecutableFormat {
     /// The prefix of the formats' names, such as `vulkan-`.
     pub prefix: &'static str,
-    /// What messages call the code, such as `VMVX bytecode`.
+    /// The code's name in messages, such as `VMVX bytecode`.
     pub description: &'static str,
     /// The kinds of its files.
     pub files: &'static [FileKind],

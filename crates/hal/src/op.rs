@@ -172,7 +172,7 @@ pub enum QueueOp<N: Names> {
     },
 }
 
-/// What a queue operation does.
+/// The kind of a queue operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names of [`QueueOp`]")]
 pub enum QueueOpKind {

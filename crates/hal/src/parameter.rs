@@ -14,7 +14,7 @@ use crate::OptionSet;
 pub struct DeviceParameter {
     /// Its keys, which mean the same. Messages name the first; the last is the name of its flag.
     pub keys: &'static [&'static str],
-    /// What it configures.
+    /// The devices that it configures.
     pub scope: ParameterScope,
     /// The type of its value.
     pub value: ParameterValue,
@@ -24,7 +24,7 @@ pub struct DeviceParameter {
     pub help: &'static str,
 }
 
-/// What a [`DeviceParameter`] configures.
+/// The devices that a [`DeviceParameter`] configures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterScope {
     /// How a driver finds devices: URIs, which name one device, do not have it.
@@ -204,11 +204,11 @@ mod tests {
     use crate::DeviceOptions;
 
     #[derive(Clone, Debug, Default, PartialEq)]
-    struct Seen(Vec<String>);
-    impl DeviceOptions for Seen {}
+    struct RecordedValues(Vec<String>);
+    impl DeviceOptions for RecordedValues {}
 
     fn see(options: &mut OptionSet, text: impl ToString) {
-        options.update(|seen: &mut Seen| seen.0.push(text.to_string()));
+        options.update(|seen: &mut RecordedValues| seen.0.push(text.to_string()));
     }
 
     fn seen(value: ParameterValue, values: &[&str]) -> Result<Vec<String>> {
@@ -216,7 +216,7 @@ mod tests {
         let parameter = DeviceParameter { keys: &["key"], scope, value, default: "", help: "" };
         let mut options = OptionSet::default();
         let values: Vec<_> = values.iter().map(OsStr::new).collect();
-        parameter.set(&mut options, &values).map(|()| options.get::<Seen>().0)
+        parameter.set(&mut options, &values).map(|()| options.get::<RecordedValues>().0)
     }
 
     #[test]

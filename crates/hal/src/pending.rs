@@ -76,7 +76,7 @@ pub struct KeptSubmission {
     home: Weak<Shared>,
 }
 
-/// What a driver notes about a submission that it keeps.
+/// A driver's note about a submission that it keeps.
 #[derive(Clone, Default)]
 pub struct Note {
     /// The driver's own words.

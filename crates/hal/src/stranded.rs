@@ -1,7 +1,7 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-/// What a waiting submission requires and what it provides.
+/// The requirements of a waiting submission and the signals that it provides.
 pub(crate) struct Claim<S> {
     /// Semaphores it waits for.
     pub waits: Vec<S>,

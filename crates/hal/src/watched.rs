@@ -6,7 +6,7 @@ use crate::Buffer;
 pub struct WatchedBuffer {
     /// The buffer.
     pub buffer: Buffer,
-    /// What accesses it.
+    /// The watch of its accesses.
     pub accesses: Box<dyn WatchAccesses>,
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// work differs between variants of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NeededWorkgroups {
-    /// Those that are dispatched: the function is for the same count, or for any.
+    /// The count of the dispatch: the function is for the same count, or for any.
     #[default]
     Same,
     /// This count in x, y and z.

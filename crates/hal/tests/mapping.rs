@@ -9,7 +9,7 @@ use rehal_hal::{
     Buffer, BufferBackend, BufferParams, BufferUsage, MappedRange, MemoryAccess, MemoryType, WHOLE_BUFFER,
 };
 
-/// What happened to the mappings of a buffer, and to the buffer.
+/// Counts of events of the mappings of a buffer, and of the buffer.
 #[derive(Default)]
 struct Events {
     maps: AtomicU32,

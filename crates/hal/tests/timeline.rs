@@ -279,7 +279,7 @@ fn callbacks_run_while_a_thread_exits() {
     assert_eq!(ran.load(Ordering::Relaxed), 2);
 }
 
-/// What callbacks of both semaphores see of them when both are signalled, or failed, by `settle`.
+/// The payloads of both semaphores that their callbacks see when both are signalled, or failed, by `settle`.
 fn seen_by_callbacks(settle: impl FnOnce(&[Semaphore; 2])) -> Vec<Result<[u64; 2]>> {
     let semaphores = [timeline(), timeline()];
     let seen = Arc::new(Mutex::new(Vec::new()));

@@ -25,7 +25,7 @@ use signal_hook::low_level::{emulate_default_handler, raise, signal_name};
 use crate::interrupts::PassedOn;
 use crate::{JobEnd, Worker};
 
-/// What a thread does that runs a kernel.
+/// The state of a thread that runs a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ThreadState {
     Lives,
@@ -300,7 +300,7 @@ fn with_record(error: Error, thread: &RunningThread) -> Error {
     }
 }
 
-/// What threads of the copy ran when it ended: kernels, or if none did, their last ones.
+/// The kernels that threads of the copy ran when it ended or, if none ran one, their last ones.
 struct Kernels {
     threads: Vec<RunningThread>,
     are_running: bool,

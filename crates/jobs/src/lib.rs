@@ -46,11 +46,11 @@ pub use worker::{Asker, Worker};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Job {
-    /// What runs.
+    /// The program that runs.
     pub program: JobProgram,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// What its standard input reads: by default nothing. Of a worker, it is the channel to it.
+    /// The file that its standard input reads: by default nothing. Of a worker, it is the channel to it.
     pub input: Option<PathBuf>,
     /// Variables of the environment that are set, or removed. It inherits the others.
     pub environment: Vec<(OsString, Option<OsString>)>,
@@ -75,7 +75,7 @@ pub enum JobProgram {
         program: Option<OsString>,
         /// Its `argv[0]`.
         called: OsString,
-        /// What it is asked for.
+        /// The request to it.
         request: Value,
     },
 }
@@ -121,9 +121,9 @@ pub struct JobOutcome {
     pub announced: Option<u8>,
     /// The answer of a worker.
     pub answer: Option<Value>,
-    /// What it printed on standard output.
+    /// Its standard output.
     pub stdout: Printed,
-    /// What it printed on standard error.
+    /// Its standard error.
     pub stderr: Printed,
 }
 
@@ -166,7 +166,7 @@ impl Display for JobEnd {
     }
 }
 
-/// What a process printed on a stream.
+/// The output of a process on a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Printed {
     /// The part that is kept.

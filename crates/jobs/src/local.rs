@@ -64,7 +64,7 @@ struct Running<'j> {
     channel: Stream<UnixStream>,
     /// Standard output and standard error.
     printed: [Printed; 2],
-    said: Said,
+    said: WorkerMessages,
 }
 
 impl<'j> Running<'j> {
@@ -123,7 +123,7 @@ impl<'j> Running<'j> {
             stderr: Stream::new(stderr),
             channel: Stream::new(None),
             printed: Default::default(),
-            said: Said::default(),
+            said: WorkerMessages::default(),
         };
         if let Some((channel, request)) = channel {
             this.send(&channel, request)?;
@@ -228,20 +228,20 @@ impl<'j> Running<'j> {
     }
 }
 
-/// What a worker has said. A kernel may have found the socket: a line that is not a message is ignored, and
-/// so is all that follows a line that is too long for one.
+/// The messages of a worker so far. A kernel may have found the socket: a line that is not a message is
+/// ignored, and so is all that follows a line that is too long for one.
 #[derive(Default)]
-struct Said {
+struct WorkerMessages {
     is_past_milestone: bool,
     answer: Option<Value>,
-    /// Those that have no answer yet.
+    /// The questions that have no answer yet.
     questions: Vec<Value>,
     /// The start of a line, or the exit status.
     rest: Vec<u8>,
     is_too_long: bool,
 }
 
-impl Said {
+impl WorkerMessages {
     fn add(&mut self, bytes: &[u8]) {
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
             if self.is_too_long {
@@ -277,7 +277,7 @@ impl Said {
     }
 }
 
-/// What is read of a process.
+/// The reading side of a stream of a process.
 struct Stream<R> {
     reader: Option<R>,
 }
@@ -426,7 +426,7 @@ mod tests {
     #[test]
     fn what_a_worker_says_is_read_in_any_pieces() {
         let said = |text: &[u8], piece: usize| {
-            let mut said = Said::default();
+            let mut said = WorkerMessages::default();
             text.chunks(piece).for_each(|bytes| said.add(bytes));
             (said.is_past_milestone, said.answer.as_ref().and_then(|it| it.as_u64()), said.exit_status())
         };
@@ -464,7 +464,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_too_long_ends_the_messages() {
-        let mut said = Said::default();
+        let mut said = WorkerMessages::default();
         let piece = vec![b'x'; 1 << 20];
         for _ in 0..100 {
             said.add(&piece);

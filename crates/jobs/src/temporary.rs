@@ -12,7 +12,7 @@ use rehal_base::{Error, Result, StatusCode};
 use rehal_crash::{Removal, Stays, change};
 use tempfile::TempDir;
 
-/// What to do if the directory for temporary files does not serve.
+/// The advice if the directory for temporary files does not serve.
 pub(crate) const TEMPORARY_ADVICE: &str =
     "name a directory that can be written in the environment: TMPDIR=PATH";
 

@@ -17,7 +17,7 @@ use crate::{Asker, Job, JobEnd, JobOutcome, JobProgram, Worker};
 pub trait Work: Serialize + DeserializeOwned {
     /// The name by which a worker finds its type.
     const NAME: &'static str;
-    /// What it returns.
+    /// The value that it returns.
     type Outcome: Serialize + DeserializeOwned;
 
     /// Performs it in this process.
@@ -59,7 +59,7 @@ impl Caller<'_> {
         let _ = self.0.map(Worker::reach_milestone);
     }
 
-    /// What asks the process that started this one; `None` within one process.
+    /// The way to ask the process that started this one; `None` within one process.
     pub fn asker(&self) -> Result<Option<Asker>> {
         let asker = self.0.map(Worker::asker).transpose();
         asker.map_err(|error| Error::io("asking the process that started this one", &error))
@@ -113,7 +113,7 @@ impl Job {
 }
 
 impl JobOutcome {
-    /// What work returned, or its error; `None` if its process ended before.
+    /// The value that work returned, or its error; `None` if its process ended before.
     pub fn of_work<W: Work>(&self) -> Option<Result<W::Outcome>> {
         let answer = self.answer.as_ref().filter(|_| self.announced == Some(0) && self.is_success())?;
         Deserialize::deserialize(answer).ok()

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a worker says, as a line. After all lines, it says its exit status, as a byte.
+/// A message of a worker, as a line. After all lines, it says its exit status, as a byte.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Message {
     Milestone,
@@ -44,7 +44,7 @@ impl Worker {
         Self { request, channel }
     }
 
-    /// What it is asked for.
+    /// The request to it.
     pub fn request<T: DeserializeOwned>(&self) -> io::Result<T> {
         Ok(T::deserialize(&self.request)?)
     }
@@ -64,7 +64,7 @@ impl Worker {
         self.channel.as_fd().try_clone_to_owned()
     }
 
-    /// What asks the process that started it.
+    /// The way to ask the process that started it.
     pub fn asker(&self) -> io::Result<Asker> {
         Ok(Asker { channel: self.channel.try_clone()? })
     }

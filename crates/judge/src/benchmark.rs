@@ -1,18 +1,6 @@
 use rehal_base::Result;
 
-use crate::{Options, Run, State, TimeUnit};
-
-/// The clock that decides when to stop, and divides rates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Measure {
-    /// CPU time of the thread, or of the process with [`Benchmark::measure_process_cpu_time`].
-    #[default]
-    CpuTime,
-    /// Wall-clock time between the first and the last iteration, excluding pauses.
-    RealTime,
-    /// The time set by [`State::set_iteration_time_ns`]; reported as real time.
-    ManualTime,
-}
+use crate::{Measure, Options, Run, State, TimeUnit};
 
 /// A named workload to measure, with its own settings.
 pub struct Benchmark<'a> {
@@ -29,7 +17,7 @@ pub struct Benchmark<'a> {
     pub(crate) parts: Option<Box<Parts<'a>>>,
 }
 
-/// What iterations of a benchmark consist of; see [`Benchmark::parts`].
+/// The function that reports the parts of a benchmark; see [`Benchmark::parts`].
 pub(crate) type Parts<'a> = dyn FnMut(&Run, bool) -> Result<Vec<Run>> + 'a;
 
 /// The body of a benchmark; see [`Benchmark::new`].

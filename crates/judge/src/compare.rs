@@ -13,13 +13,13 @@
 //! never repeated within a span: a kernel could remember its results. What the times prove is judged by
 //! `rehal_judge`.
 //!
-//! `fresh.rs` gives inputs of a known element type fresh values in each pair. They may be out of bounds for a
-//! kernel, so a process that crashes is repeated without them. The tool runs each comparison in a process of
-//! its own, because nothing contains a crash or an endless loop within a process.
+//! `fresh_inputs.rs` gives inputs of a known element type fresh values in each pair. They may be out of
+//! bounds for a kernel, so a process that crashes is repeated without them. The tool runs each comparison in
+//! a process of its own, because nothing contains a crash or an endless loop within a process.
 
-mod bound;
+mod bound_buffers;
 mod code;
-mod fresh;
+mod fresh_inputs;
 mod memory;
 mod slices;
 mod spans;
@@ -27,16 +27,15 @@ mod timing;
 mod workgroups;
 
 pub use code::RunningCode;
+pub use slices::{CompareSubject, ComparedShape};
 pub use spans::{DispatchSpans, DispatchTime};
 pub use timing::displace;
 
 use std::cell::OnceCell;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::DeviceGroup;
-use rehal_replay::{Observer, Plan, Replacement, Replay, ReplayOptions, Selector, Substitution};
+use rehal_replay::{Observer, Replacement, Replay, ReplayOptions, Selector, Substitution};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use self::slices::ShapeSlice;
@@ -46,11 +45,11 @@ use crate::{
     verify::{NewMemory, run_lockstep},
 };
 
-/// What the CPU's caches contain when a kernel begins.
+/// The contents of the CPU's caches when a kernel begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheState {
-    /// What an untimed dispatch of the same kernel on the same memory left there.
+    /// The memory that an untimed dispatch of the same kernel left there.
     Warm,
     /// Nothing that the kernel accesses.
     Cold,
@@ -119,36 +118,6 @@ impl Default for CompareOptions {
     }
 }
 
-/// Dispatches of a function with the same workgroups, constants and bindings.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct ComparedShape {
-    /// Ordinal of the record of the first.
-    pub record: u32,
-    /// Its occurrence.
-    pub occurrence: u64,
-    /// Number of dispatches.
-    pub count: u64,
-}
-
-/// What is compared.
-#[derive(Clone)]
-pub struct CompareSubject {
-    /// The capture.
-    pub plan: Arc<Plan>,
-    /// The devices of the captured work, and of all that is timed.
-    pub devices: DeviceGroup,
-    /// Other devices of the same kind: of the replaced work, which is verified in lockstep with the captured.
-    pub other_devices: DeviceGroup,
-    /// Options of all replays. A replacement here takes the place of the captured kernel; others are compared
-    /// with it.
-    pub replay: ReplayOptions,
-    /// The name of the function.
-    pub function: String,
-    /// Its dispatches.
-    pub shapes: Vec<ComparedShape>,
-}
-
 /// Compares a captured kernel with replacements. It is cut out of the capture once.
 pub struct KernelComparer {
     subject: CompareSubject,
@@ -189,7 +158,7 @@ impl CheckedKernel<'_> {
 #[serde(remote = "Self")]
 #[non_exhaustive]
 pub struct Timing {
-    /// What the CPU's caches contained.
+    /// The contents of the CPU's caches.
     pub cache: CacheState,
     /// The ratio, its interval and what it proves. Its parts are the shapes.
     #[serde(flatten)]
@@ -273,8 +242,8 @@ impl Timing {
         ratio > LEAST && self.judgment.interval.is_some_and(|it| it.high * ratio >= 1.0 + margin)
     }
 
-    /// What the times prove. Whether a replacement that is uneven is slower cannot be told by the time of all
-    /// threads.
+    /// The verdict that the times prove. Whether a replacement that is uneven is slower cannot be told by the
+    /// time of all threads.
     pub fn verdict(&self) -> TimingVerdict {
         match self.judgment.verdict() {
             TimingVerdict::Faster | TimingVerdict::NotSlower if self.is_uneven() => TimingVerdict::CannotTell,
@@ -289,8 +258,8 @@ impl Timing {
 pub struct Comparison {
     /// The whole capture with the replacement, compared with the captured one dispatch by dispatch.
     pub verification: Verification,
-    /// What the replaced function wrote outside of its bindings, and which of its results depend on memory
-    /// that was never written, other than the captured one; `None` if that was not determined.
+    /// The writes of the replaced function outside of its bindings, and its results that depend on memory
+    /// that was never written, other than those of the captured one; `None` if they were not determined.
     pub memory: Option<Verification>,
     /// The dispatches, with halves of their workgroups by themselves, which must write what they write with
     /// the others: otherwise workgroups race, or use atomic operations. `None` if it was wrong before, if

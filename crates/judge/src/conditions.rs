@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::{Clock, SystemClock};
 use crate::machine::{Interference, Snapshot};
 
-/// What the machine did during a measurement. `None` is what the system does not say.
+/// The conditions of the machine during a measurement. `None` is what the system does not say.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Conditions {
@@ -18,7 +18,7 @@ pub struct Conditions {
     pub other_cpus: Option<f64>,
     /// How often the system moved a thread of this process to another CPU.
     pub migrations: Option<u64>,
-    /// What may have distorted the times, as sentences.
+    /// The possible distortions of the times, as sentences.
     pub warnings: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl Monitor {
     }
 }
 
-/// What Linux says of this process and its CPU
+/// The figures of Linux for this process and its CPU
 /// (<https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html>).
 struct System {
     root: PathBuf,

@@ -3,19 +3,6 @@
 
 use rehal_base::ElementType;
 
-use crate::{
-    VerifyOptions,
-    tolerance::{element_type_of, type_in_tolerances},
-};
-
-/// The element type of what is bound to a function, if all that is known says the same: the last rule that
-/// matches it, else its name, else the tolerances that name it.
-pub(crate) fn known_element_type(options: &VerifyOptions, function: &str) -> Option<ElementType> {
-    element_type_of(&options.element_types, Some(function.as_bytes()))
-        .or_else(|| type_in_name(function))
-        .or_else(|| type_in_tolerances(&options.tolerances, function))
-}
-
 /// The element types in the name of a function, as the compiler writes them: `f32`, `f32` and `f16` of
 /// `matmul_4x4x4_f32xf32xf16`, and `f32` of `softmax_8x10xf32_dispatch_tensor_store`. The name of the
 /// program's function, before `_dispatch_N`, states none. Empty if some part next to types or extents is not
@@ -39,7 +26,7 @@ pub(crate) fn types_in_name(function: &str) -> Vec<ElementType> {
     types
 }
 
-/// What the compiler writes between the name of the program's function and the number of a dispatch.
+/// The compiler's text between the name of the program's function and the number of a dispatch.
 const DISPATCH: &str = "_dispatch_";
 
 /// The element type in the name of a function, as the compiler writes it into that of most kernels: `f32` of

@@ -86,9 +86,9 @@ const BINS: [u64; 7] = [1, 4, 16, 64, 1 << 10, 1 << 16, 1 << 24];
 pub enum Allowed<'t> {
     /// None.
     Nothing,
-    /// Those within a tolerance.
+    /// The elements within a tolerance.
     Tolerance(&'t Tolerance),
-    /// Those that rounding explains.
+    /// The elements that rounding explains.
     Rounding(&'t Rounding),
 }
 
@@ -111,7 +111,7 @@ enum Kind {
     Opaque,
 }
 
-/// What two different elements are to each other.
+/// The distances between two different elements.
 #[derive(Clone, Copy, Default)]
 struct Error {
     ulps: Option<u64>,

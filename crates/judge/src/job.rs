@@ -3,9 +3,16 @@ use std::io::Write;
 use rehal_base::Result;
 
 use crate::{
-    Benchmark, Counter, Counters, MAX_ITERATIONS, Measure, Measuring, MinTime, Options, Run, RunKind, Runner,
-    State, machine::Interference, number::general, run::write_to, samples::Sample, samples::Summary,
+    Benchmark, Counter, Counters, MAX_ITERATIONS, Measure, Measuring, MinTime, Options, Run, RunKind, State,
+    clock::Clock, machine::Interference, number::general, report::write_to, samples::Sample,
+    samples::Summary,
 };
+
+/// Runs benchmarks according to its options and passes the results to reporters.
+pub struct Runner {
+    pub(crate) options: Options,
+    pub(crate) clock: Box<dyn Clock>,
+}
 
 /// A selected benchmark and its progress.
 pub(crate) struct Job<'b, 'a> {
@@ -29,9 +36,9 @@ pub(crate) struct Job<'b, 'a> {
     pub(crate) failed: usize,
     /// The samples of the finished repetitions, in order.
     pub(crate) samples: Vec<Sample>,
-    /// What ran before the first repetition: the warm-up, and the search for the number of iterations.
+    /// The runs before the first repetition: the warm-up, and the search for the number of iterations.
     pub(crate) warmup: Sample,
-    /// What else used the machine during the repetitions.
+    /// The other users of the machine during the repetitions.
     pub(crate) interference: Interference,
     /// Whether the pulse ended the measurement.
     pub(crate) is_interrupted: bool,

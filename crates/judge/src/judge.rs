@@ -35,7 +35,7 @@ pub use self::processes::{ProcessJudgment, check_times, judge_processes};
 pub use self::sampler::FAR;
 pub use self::turns::{Batch, Flow, JudgeOptions, Parts, Side, Subject, measure};
 
-/// What a time says of the time in which the threads that did the work were preempted.
+/// The way in which a time counts that in which the threads that did the work were preempted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Preemption {
     /// They were not preempted.
@@ -63,7 +63,7 @@ impl Sample {
     }
 }
 
-/// What measures the times of a [`Judgment`].
+/// The source of the times of a [`Judgment`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
@@ -87,8 +87,8 @@ impl Clock {
     }
 }
 
-/// What a comparison of times proves. Of processes ([`judge_processes`]), faster and slower are proved to be
-/// so by more than the margin.
+/// The result that a comparison of times proves. Of processes ([`judge_processes`]), faster and slower are
+/// proved to be so by more than the margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimingVerdict {
@@ -103,7 +103,7 @@ pub enum TimingVerdict {
 }
 
 impl TimingVerdict {
-    /// What an interval of a ratio proves, with this [margin](Judgment::margin).
+    /// The verdict that an interval of a ratio proves, with this [margin](Judgment::margin).
     pub fn of(interval: Option<Interval>, margin: f64) -> Self {
         match interval {
             Some(Interval { high, .. }) if high < 1.0 => Self::Faster,
@@ -134,7 +134,7 @@ impl TimingVerdict {
     }
 }
 
-/// What ended the sampling.
+/// The reason for the end of the sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stopped {
     /// The interval is narrow enough.
@@ -152,7 +152,7 @@ pub enum Stopped {
 }
 
 impl Stopped {
-    /// What ended the sampling, in a text.
+    /// The reason for the end of the sampling, in a text.
     pub fn told(self) -> &'static str {
         match self {
             Self::Precise => "stopped because the interval is narrow enough",
@@ -177,7 +177,7 @@ pub struct Judgment {
     pub interval: Option<Interval>,
     /// By which fraction of the captured time the replaced side may be slower.
     pub margin: f64,
-    /// What measures the times.
+    /// The source of the times.
     #[serde(rename = "timed_by")]
     pub clock: Clock,
     /// The parts, as they were given.
@@ -199,12 +199,12 @@ pub struct Judgment {
     /// ratio.
     #[serde(deserialize_with = "number_or_nan")]
     pub clock_error: f64,
-    /// What ended the sampling.
+    /// The reason for the end of the sampling.
     pub stopped: Stopped,
     /// The time of the measurement.
     #[serde(rename = "elapsed_ns", serialize_with = "nanoseconds", deserialize_with = "from_nanoseconds")]
     pub elapsed: Duration,
-    /// What the machine did meanwhile.
+    /// The conditions of the machine meanwhile.
     #[serde(rename = "machine")]
     pub conditions: Conditions,
 }
@@ -218,7 +218,7 @@ fn from_nanoseconds<'d, D: Deserializer<'d>>(from: D) -> Result<Duration, D::Err
 }
 
 impl Judgment {
-    /// What the times prove.
+    /// The verdict that the times prove.
     pub fn verdict(&self) -> TimingVerdict {
         TimingVerdict::of(self.interval, self.margin)
     }

@@ -29,7 +29,7 @@ pub fn digest(bytes: &[u8]) -> [u8; 16] {
     digest
 }
 
-/// What identifies a capture: its length and the BLAKE3 of all its bytes.
+/// The identity of a capture: its length and the BLAKE3 of all its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CaptureIdentity {
     pub length: u64,

@@ -77,6 +77,7 @@ mod options;
 mod order;
 mod pulse;
 mod report;
+mod reporters;
 mod reports;
 mod run;
 mod samples;
@@ -88,7 +89,7 @@ mod verify;
 
 pub use aggregate::aggregates;
 pub use align::{Aligner, NONE};
-pub use benchmark::{Benchmark, Measure};
+pub use benchmark::Benchmark;
 pub use bytes::part;
 pub use compare::{
     CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, DispatchSpans,
@@ -103,6 +104,7 @@ pub use element_types::type_in_name;
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use filter::Filter;
 pub use host::Host;
+pub use job::Runner;
 pub use json::JsonReporter;
 pub use judge::*;
 pub use ledger::{
@@ -114,10 +116,11 @@ pub use options::{
     Color, Format, MAX_ITERATIONS, MinTime, Options, TimeUnit, parse_context, parse_min_warmup_time,
 };
 pub use pulse::{Measuring, Pulse};
-pub use report::{AggregateUnit, Reporter, Reporters, Run, RunKind, SampleStatistics};
+pub use report::{AggregateUnit, Reporter, Run, RunKind, SampleStatistics};
+pub use reporters::Reporters;
 pub use reports::{ComparisonReport, VerifyReport};
-pub use run::{RunOutcome, Runner};
-pub use state::State;
+pub use run::RunOutcome;
+pub use state::{Measure, State};
 pub use stats::Interval;
 pub use tolerance::{ElementTypeRule, Tolerance};
 pub use verify::{

@@ -1,4 +1,4 @@
-//! What else used the machine while a benchmark ran, from `/proc/stat`
+//! Other users of the machine while a benchmark ran, from `/proc/stat`
 //! (<https://man7.org/linux/man-pages/man5/proc_stat.5.html>) and `cpu.stat` of the control group
 //! (<https://docs.kernel.org/admin-guide/cgroup-v2.html>).
 
@@ -90,7 +90,7 @@ fn field(path: &Path, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// What happened between snapshots, summed over the measured runs.
+/// The changes between snapshots, summed over the measured runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interference {
     total: Snapshot,
@@ -120,7 +120,7 @@ impl Interference {
         self.total
     }
 
-    /// What may have distorted the times.
+    /// The possible distortions of the times.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let Snapshot { real_ns, own_ns, busy_ns, steal_ns, throttled_ns, overheated } = self.total;
         let mut all = Vec::new();

@@ -10,7 +10,7 @@ pub(crate) fn scientific(value: f64, digits: usize) -> String {
     printf::scientific(unsigned_nan(value), digits)
 }
 
-/// What was not computed has no sign.
+/// A number that was not computed has no sign.
 fn unsigned_nan(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value }
 }

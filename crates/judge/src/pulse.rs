@@ -24,8 +24,8 @@ impl Measuring {
 
 type Beat = dyn Fn(Measuring) -> ControlFlow<()> + Send + Sync;
 
-/// What a program does between the samples of a measurement, such as to show how far it is; it may end the
-/// measurement, which then tells what it knows. Does nothing by default.
+/// The function that a program calls between the samples of a measurement, such as to show how far it is; it
+/// may end the measurement, which then tells what it knows. Does nothing by default.
 #[derive(Clone, Default)]
 pub struct Pulse(Option<Arc<Beat>>);
 

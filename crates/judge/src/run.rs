@@ -1,22 +1,17 @@
-use std::io::{self, Write};
+use std::io;
 
-use rehal_base::{Error, Result};
+use rehal_base::Result;
 
 use crate::{
     Benchmark, Context, Options, Reporter, Reporters, Run, SampleStatistics,
     aggregate::{NAME_SUFFIX_WIDTH, aggregates},
-    clock::{Clock, SystemClock},
-    job::Job,
+    clock::SystemClock,
+    job::{Job, Runner},
     order::Order,
+    report::{write_error, write_to},
     samples::Summary,
     summary,
 };
-
-/// Runs benchmarks according to its options and passes the results to reporters.
-pub struct Runner {
-    pub(crate) options: Options,
-    pub(crate) clock: Box<dyn Clock>,
-}
 
 /// The outcome of [`Runner::run`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -198,14 +193,6 @@ fn to_each(
     // The file is kept, so it is written even if standard output is closed.
     let kept = reporters.file.as_mut().map_or(Ok(()), |file| call(&mut **file));
     displayed.and(kept).map_err(write_error)
-}
-
-pub(crate) fn write_to(out: &mut dyn Write, text: std::fmt::Arguments<'_>) -> Result<()> {
-    out.write_fmt(text).and_then(|()| out.flush()).map_err(write_error)
-}
-
-fn write_error(error: io::Error) -> Error {
-    Error::io("writing the benchmark report", &error)
 }
 
 #[cfg(test)]

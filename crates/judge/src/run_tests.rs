@@ -2,12 +2,13 @@
 
 use std::{
     cell::RefCell,
+    io::Write,
     ops::ControlFlow,
     rc::Rc,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use rehal_base::TextWriter;
+use rehal_base::{Error, TextWriter};
 
 use super::*;
 use crate::{

@@ -55,7 +55,7 @@ impl Summary {
         })
     }
 
-    /// What reports have of it.
+    /// The part of it that reports have.
     pub(crate) fn statistics(&self) -> SampleStatistics {
         let (count, median_s, interval_s) = (self.count(), self.median_s, self.interval_s);
         SampleStatistics { count, median_s, interval_s, mad_s: self.spread * median_s }

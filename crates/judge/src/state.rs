@@ -1,8 +1,20 @@
 use crate::{
-    Counter, Counters, Measure, Measuring, Pulse,
+    Counter, Counters, Measuring, Pulse,
     clock::{Clock, Timer},
     samples::{MAX_SAMPLES_PER_RUN, Sample},
 };
+
+/// The clock that decides when to stop, and divides rates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Measure {
+    /// CPU time of the thread, or of the process with [`measure_process_cpu_time`](crate::Benchmark::measure_process_cpu_time).
+    #[default]
+    CpuTime,
+    /// Wall-clock time between the first and the last iteration, excluding pauses.
+    RealTime,
+    /// The time set by [`State::set_iteration_time_ns`]; reported as real time.
+    ManualTime,
+}
 
 /// One call of a benchmark's body: the requested iterations, and what the body reports.
 pub struct State<'a> {

@@ -7,7 +7,7 @@ use rehal_base::{Result, plural};
 
 use crate::job::Job;
 use crate::judge;
-use crate::run::write_to;
+use crate::report::write_to;
 use crate::samples::Summary;
 use crate::stats::Interval;
 

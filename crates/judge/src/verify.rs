@@ -1,9 +1,9 @@
 //! Verification: a replay compared with a ledger, or with another replay.
 //!
-//! - `against.rs` compares with a ledger. A first run screens: after each dispatch, it compares what should
-//!   have changed, and the rest once for each submission. If it suspects something, a second run compares
-//!   everything after each dispatch, so that a false alarm costs time only. `verify_elements` compares in
-//!   lockstep if a ledger has only digests of what differs.
+//! - `against_ledger.rs` compares with a ledger. A first run screens: after each dispatch, it compares what
+//!   should have changed, and the rest once for each submission. If it suspects something, a second run
+//!   compares everything after each dispatch, so that a false alarm costs time only. `verify_elements`
+//!   compares in lockstep if a ledger has only digests of what differs.
 //! - `lockstep.rs` runs two replays of one plan on two threads. The expected side sends what a dispatch wrote
 //!   and waits for the answer, so neither side is ahead by more than one dispatch. `matching.rs` pairs the
 //!   dispatches of two captures of one program, which are then compared in the same way.
@@ -20,16 +20,17 @@
 //! wrong kernel most often writes zeros. A tolerance without expected bytes, a truncated capture and a replay
 //! with nothing to compare are inconclusive, never the same.
 
-mod against;
+mod against_ledger;
 mod judge;
 mod lockstep;
 mod matching;
+mod poison;
 mod rounding;
 mod watch;
 
 pub(crate) use judge::{Evidence, Judge, Known, Target, Verdict};
 
-pub use against::{verify_against, verify_elements};
+pub use against_ledger::{verify_against, verify_elements};
 pub(crate) use lockstep::{NewMemory, run as run_lockstep};
 pub use lockstep::{verify_captures, verify_lockstep};
 pub use rounding::RoundingError;
@@ -40,7 +41,8 @@ use rehal_base::{ElementType, Range, Remedy};
 use rehal_replay::{HostRead, Observer, Operation};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{ElementDifferences, ElementTypeRule, NumberSummary, Pulse, Tolerance};
+use crate::tolerance::{element_type_of, type_in_tolerances};
+use crate::{ElementDifferences, ElementTypeRule, NumberSummary, Pulse, Tolerance, type_in_name};
 
 /// Options of a verification.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -83,6 +85,16 @@ impl Default for VerifyOptions {
     }
 }
 
+impl VerifyOptions {
+    /// The element type of what is bound to a function, if all that is known says the same: the last rule
+    /// that matches it, else its name, else the tolerances that name it.
+    pub(crate) fn element_type_of(&self, function: &str) -> Option<ElementType> {
+        element_type_of(&self.element_types, Some(function.as_bytes()))
+            .or_else(|| type_in_name(function))
+            .or_else(|| type_in_tolerances(&self.tolerances, function))
+    }
+}
+
 /// The two sides of [`verify_lockstep`] or [`verify_captures`], of which the first is expected.
 pub struct VerifySides<'r, 'o, 'd> {
     /// The replay that is trusted.
@@ -95,7 +107,7 @@ pub struct VerifySides<'r, 'o, 'd> {
     pub observers: &'o mut [&'d mut dyn Observer],
 }
 
-/// What a verification found.
+/// The findings of a verification.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 #[non_exhaustive]
@@ -266,7 +278,7 @@ impl Verification {
         }
     }
 
-    /// What to do to be told more.
+    /// The remedy by which the user is told more.
     pub fn remedy(&self) -> Option<Remedy> {
         match self.digested_bytes {
             0 => None,
@@ -422,11 +434,11 @@ pub struct Place {
     pub occurrence: u64,
     /// The name of the innermost scope that is open.
     pub scope: Option<String>,
-    /// What is dispatched; `None` for a host read.
+    /// The dispatch; `None` for a host read.
     pub dispatch: Option<DispatchPlace>,
 }
 
-/// What is dispatched at a [`Place`].
+/// The dispatch at a [`Place`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct DispatchPlace {

@@ -267,7 +267,7 @@ impl KernelReplay {
         Ok(begun.elapsed())
     }
 
-    /// What differs from the recorded output, by the first byte that does: bindings, and bytes between them.
+    /// The differences from the recorded output, by the first byte: bindings, and bytes between them.
     pub fn compare(&self, element_type: Option<ElementType>) -> Result<Vec<SnapshotDifference>> {
         compare_snapshot(&self.files.descriptor, &self.memory, &self.files.output()?, element_type)
     }

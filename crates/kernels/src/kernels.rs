@@ -14,14 +14,14 @@
 
 mod aliases;
 mod dispatch_files;
-mod names;
+mod function_names;
 mod observed;
 mod pairs;
 mod ranking;
 mod records;
 mod runs;
 
-pub use names::FunctionNames;
+pub use function_names::FunctionNames;
 pub use pairs::{FunctionTiming, ReplayComparison, compare_replays, dispatch_clock};
 pub use records::{KernelRecording, KernelRecords, RecordedKernel, check_kernel_records};
 
@@ -78,7 +78,7 @@ pub struct Kernels {
     pub is_order_stable: Option<bool>,
     /// Whether [`KernelOptions::pulse`] ended the measurement.
     pub is_interrupted: bool,
-    /// What may have distorted the times, as sentences.
+    /// The possible distortions of the times, as sentences.
     pub warnings: Vec<String>,
 }
 
@@ -123,17 +123,17 @@ pub struct Kernel {
     /// Its 95 % interval; `None` with fewer than 13 replays.
     #[serde(rename = "time_interval_ns")]
     pub interval_ns: Option<Interval>,
-    /// What the processor spent on all of them, if they were measured on a CPU.
+    /// The processor's time for all of them, if they were measured on a CPU.
     #[serde(flatten)]
     pub processor: Option<KernelProcessor>,
     /// The same with other numbers of workers: see [`Kernels::add_scaling`].
     pub scaling: Vec<KernelScaling>,
-    /// What the first dispatch accesses, if it was run.
+    /// The accesses of the first dispatch, if it was run.
     #[serde(skip)]
     traffic: Option<Traffic>,
     /// The same, by binding.
     #[serde(skip)]
-    touched: Vec<Touched>,
+    touched: Vec<Access>,
     /// Whether it is cheap to see which pages it accesses.
     #[serde(skip)]
     is_watched: bool,
@@ -150,7 +150,7 @@ fn changed<S: Serializer>(range: &Option<Range>, serializer: S) -> Result<S::Ok,
     ])
 }
 
-/// What the threads of a CPU spend on the dispatches of a kernel.
+/// The time of the threads of a CPU for the dispatches of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct KernelProcessor {
@@ -162,7 +162,7 @@ pub struct KernelProcessor {
     pub imbalance: f64,
 }
 
-/// What a kernel costs on a device with a number of workers.
+/// The cost of a kernel on a device with a number of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct KernelScaling {
@@ -187,10 +187,10 @@ const COSTLY: f64 = 0.95;
 /// The time at most that one dispatch of each kernel takes, in nanoseconds, if their accesses are watched.
 const MAX_WATCHED_NS: u64 = 2_000_000_000;
 
-/// What the first dispatch of a kernel accesses of a binding.
+/// The accesses of the first dispatch of a kernel to a binding.
 #[derive(Clone, Debug, Default)]
-struct Touched {
-    /// What is bound: a buffer, by its captured id, and the range of it.
+struct Access {
+    /// The bound buffer, by its captured id, and the range of it.
     buffer_id: u64,
     range: Range,
     /// The changed elements, in order: of the binding. `None` if they are too many.
@@ -210,7 +210,7 @@ struct Traffic {
     written: u64,
     /// All that is bound.
     bound: u64,
-    /// What it accesses of that, in pages, if that is known.
+    /// The bytes of that which it accesses, in pages, if they are known.
     accessed: Option<u64>,
 }
 
@@ -231,7 +231,7 @@ pub struct KernelBinding {
     pub changed: Option<Range>,
 }
 
-/// What makes dispatches the same.
+/// The properties by which dispatches are the same.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     executable_id: u64,
@@ -244,7 +244,7 @@ struct Key {
 }
 
 /// One dispatch.
-struct Seen<'a> {
+struct Launch<'a> {
     key: Key,
     name: &'a str,
     location: RecordLocation,
@@ -278,7 +278,7 @@ impl Kernels {
             };
             let name = String::from_utf8_lossy(dispatch.name);
             let (location, occurrence) = (dispatch.location, dispatch.occurrence);
-            groups.add(Seen { key, name: &name, location, occurrence, device: None }, count);
+            groups.add(Launch { key, name: &name, location, occurrence, device: None }, count);
             Ok(())
         })?;
         groups.finish(options)
@@ -442,14 +442,14 @@ impl Kernel {
         }
     }
 
-    /// What its first dispatch changes of a binding: elements if the name of the function says of which type,
-    /// else bytes, in order. `None` if it was not run, or if there are too many ranges.
+    /// The ranges of a binding that its first dispatch changes: elements if the name of the function says of
+    /// which type, else bytes, in order. `None` if it was not run, or if there are too many ranges.
     pub fn changed_ranges(&self, binding: usize) -> Option<&[Range]> {
         self.touched.get(binding)?.changed.as_deref()
     }
 
-    /// What its first dispatch accesses of a binding, in pages of 4 KiB of the buffer, in order; `None` if
-    /// that is unknown.
+    /// The ranges of a binding that its first dispatch accesses, in pages of 4 KiB of the buffer, in order;
+    /// `None` if they are unknown.
     pub fn accessed_ranges(&self, binding: usize) -> Option<&[Range]> {
         self.touched.get(binding)?.accessed.as_deref()
     }
@@ -482,7 +482,7 @@ impl Kernel {
     }
 }
 
-/// What all dispatches of a function cost, as far as a capture says it.
+/// The cost of all dispatches of a function, as far as a capture says it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct FunctionCost {
@@ -497,7 +497,7 @@ pub struct FunctionCost {
     pub records: Vec<(u32, u64)>,
 }
 
-/// What the functions of a plan cost, without running it, in the order in which they are first dispatched.
+/// The costs of the functions of a plan, without running it, in the order in which they are first dispatched.
 pub fn function_costs(plan: &Plan) -> Result<Vec<FunctionCost>> {
     let (mut costs, mut indices) = (Vec::<FunctionCost>::new(), HashMap::new());
     plan.distinct_dispatches(|it, count| {
@@ -535,13 +535,13 @@ fn bindings(ranges: Vec<(u64, u64, u64, AccessKind)>) -> Vec<(u64, Option<u32>, 
 impl Groups {
     /// Adds a dispatch that is performed `count` times; returns the index of its kernel, and whether it is
     /// the first.
-    fn add(&mut self, seen: Seen<'_>, count: u64) -> (usize, bool) {
+    fn add(&mut self, seen: Launch<'_>, count: u64) -> (usize, bool) {
         self.dispatch_count += count;
         if let Some(index) = self.indices.get(&seen.key) {
             self.kernels[*index].count += count;
             return (*index, false);
         }
-        let Seen { key, name, location, occurrence, device } = seen;
+        let Launch { key, name, location, occurrence, device } = seen;
         let binding = |(length, alias_of, may_write): &(u64, Option<u32>, bool)| KernelBinding {
             length: *length,
             alias_of: *alias_of,
@@ -661,7 +661,7 @@ mod tests {
     fn pages_are_ranges_of_bindings() {
         let mut it = kernel(1, 1, 1);
         let range = |offset, length| Range { offset, length };
-        let bound = |buffer_id, range| Touched { buffer_id, range, ..Touched::default() };
+        let bound = |buffer_id, range| Access { buffer_id, range, ..Access::default() };
         it.touched = vec![bound(1, range(100, 8192)), bound(2, range(0, 10)), bound(1, range(0, 50))];
         it.set_accessed(&[(1, range(0, 4096)), (1, range(8192, 100))]);
         let accessed = |binding| it.accessed_ranges(binding).unwrap().to_vec();

@@ -158,7 +158,7 @@ impl<'a> Place<'a> {
         HostMemory::part(self.memory, self.range())
     }
 
-    /// What was written next to the memory, if that is guarded.
+    /// The write next to the memory, if that is guarded.
     pub(crate) fn take_overrun(self) -> Option<Overrun> {
         self.memory.take_overrun()
     }

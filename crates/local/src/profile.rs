@@ -1,4 +1,4 @@
-//! What a device reports to a profile. Nothing here runs unless the device is being profiled.
+//! The reports of a device to a profile. Nothing here runs unless the device is being profiled.
 //!
 //! A worker adds its time to a command before it completes the tiles, so that the worker that completes the
 //! stage sees all of it (`task/report.rs`). Work that runs inline on `local-task` is reported as that of the
@@ -39,14 +39,14 @@ pub(crate) struct Span {
     pub(crate) end_ns: i64,
     /// Sum of the times that all threads spent in it.
     pub(crate) thread_time_ns: i64,
-    /// What the processor spent on it, if that is requested.
+    /// The processor's time for it, if that is requested.
     pub(crate) processor: Option<ProcessorTime>,
     /// Whether workers ran it.
     pub(crate) was_deferred: bool,
 }
 
 impl Span {
-    /// What this thread did between two times.
+    /// The work of this thread between two times.
     pub(crate) fn new(start_ns: i64, end_ns: i64) -> Self {
         Self { start_ns, end_ns, thread_time_ns: end_ns - start_ns, processor: None, was_deferred: false }
     }
@@ -91,7 +91,7 @@ impl WorkgroupClock {
 #[derive(Clone, Copy)]
 pub(crate) struct Profiled<'p> {
     pub(crate) submission: &'p ProfiledSubmission,
-    /// What the thread is to the device's workers, if it has any and the session reports what threads
+    /// The thread's role among the device's workers, if it has any and the session reports what threads
     /// execute: with the regions.
     pub(crate) thread: Option<ProfiledThread>,
 }

@@ -26,7 +26,7 @@ struct Local {
     is_discrete: bool,
 }
 
-/// What runs the suite, by prefix of the tests' names.
+/// The devices that run the suite, by prefix of the tests' names.
 const SUBJECTS: [(&str, Local); 5] = [
     ("", Local { workers: None, is_placed: false, is_discrete: false }),
     ("discrete/", Local { workers: None, is_placed: false, is_discrete: true }),

@@ -1,4 +1,4 @@
-//! What a device reports to a profile, of work that fails, runs for long, or is shared by threads.
+//! The reports of a device to a profile, of work that fails, runs for long, or is shared by threads.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod support;

@@ -43,7 +43,7 @@ pub enum ExternalFiles {
     /// All.
     #[default]
     All,
-    /// Those in the directory of their archive, named by a relative path without parent directories. An
+    /// Files in the directory of their archive, named by a relative path without parent directories. An
     /// archive may otherwise name any file that the user may read: this is for tools that copy what they
     /// read.
     BesideArchive,

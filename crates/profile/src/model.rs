@@ -1,5 +1,5 @@
-//! What the metadata of a bundle describes: queues, executables, functions, command buffers, clocks and
-//! metrics.
+//! The objects that the metadata of a bundle describes: queues, executables, functions, command buffers,
+//! clocks and metrics.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! What workers executed, from the relationships that our tools write.
+//! The work of workers, from the relationships that our tools write.
 
 use std::borrow::Cow;
 

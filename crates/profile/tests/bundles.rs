@@ -70,7 +70,7 @@ fn without_padding(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// What the reference printed: standard output and, in the last line, the error of a report that failed.
+/// The reference's output: standard output and, in the last line, the error of a report that failed.
 fn expected(path: &Path, suffix: &str) -> (Vec<u8>, Option<String>) {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

@@ -10,7 +10,7 @@ mod common;
 use common::printed;
 use rehal_profile::report::{Format, Report, ReportOptions};
 
-/// What the reference printed for a command line.
+/// The reference's output for a command line.
 struct Golden {
     command: String,
     output: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What is read and written again is the same file, byte for byte.
+//! A bundle that is read and written again is the same file, byte for byte.
 
 #[allow(dead_code, reason = "shared with the tests that change bundles")]
 mod common;

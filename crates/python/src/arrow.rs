@@ -104,20 +104,20 @@ impl Drop for ArrowArrayStream {
     }
 }
 
-/// What a stream is of.
+/// The contents of a stream.
 struct Stream {
     columns: Vec<Arc<Data>>,
     row_count: usize,
     has_ended: bool,
 }
 
-/// What a schema owns.
+/// The memory that a schema owns.
 struct SchemaParts {
     _texts: [CString; 2],
     children: Vec<*mut ArrowSchema>,
 }
 
-/// What an array owns.
+/// The memory that an array owns.
 struct ArrayParts {
     _numbers: Option<Arc<Data>>,
     _texts: Option<(Vec<i64>, Vec<u8>)>,

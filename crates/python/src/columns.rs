@@ -115,7 +115,7 @@ impl Column {
         self.0.row_count()
     }
 
-    /// What numpy needs to see the numbers: it keeps this object, which owns them and never changes them.
+    /// The description that numpy needs: it keeps this object, which owns the numbers and never changes them.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (kind, address) = match &self.0.numbers {

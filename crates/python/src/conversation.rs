@@ -37,7 +37,7 @@ pub struct Conversation {
     outcome: Mutex<Option<JobOutcome>>,
 }
 
-/// What the thread says.
+/// The message of the thread.
 enum Event {
     Question(String),
     /// The process of the binary has ended.
@@ -46,7 +46,7 @@ enum Event {
     Here(rehal_base::Result<()>),
 }
 
-/// What both sides look at.
+/// The state that both sides look at.
 struct State {
     is_cancelled: AtomicBool,
     limit: Limit,

@@ -1,4 +1,4 @@
-//! What times prove.
+//! Verdicts that times prove.
 
 use pyo3::prelude::*;
 use rehal_judge::{check_times, judge_processes};

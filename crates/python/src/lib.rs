@@ -20,7 +20,7 @@ mod program;
 
 use pyo3::prelude::*;
 
-/// What the package consists of, in Rust.
+/// The contents of the package, in Rust.
 #[pymodule]
 mod _rehal {
     #[pymodule_export]

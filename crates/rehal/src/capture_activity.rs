@@ -8,8 +8,8 @@ use rehal_profile::activity::{Activity, Axis, Builder, Event, Span, Submission, 
 use rehal_profile::layout::NONE;
 use rehal_replay::dump::Progress;
 
-/// What a capture contains, for programs that draw it: its calls, submissions and dispatches in the order of
-/// the records. Captures contain no times.
+/// The contents of a capture, for programs that draw it: its calls, submissions and dispatches in the order
+/// of the records. Captures contain no times.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CaptureActivity {
@@ -156,7 +156,7 @@ impl<'a> Collector<'a> {
         self.add_state(record, payload, device);
     }
 
-    /// What a call changes: scopes, executables, command buffers and memory.
+    /// The changes of a call: to scopes, executables, command buffers and memory.
     fn add_state(&mut self, record: &Record<'a>, payload: &Payload<'a>, device: u32) {
         let (header, ordinal) = (record.header, record.ordinal());
         let object = header.object_id.get();
@@ -383,7 +383,7 @@ impl<'a> Collector<'a> {
 /// The series of what queues allocate.
 const QUEUE_ALLOCATIONS: &str = "queue allocations";
 
-/// What a submission waits for and signals, and its queues; `None` for other calls.
+/// The timepoints that a submission waits for and signals, and its queues; `None` for other calls.
 fn links<'p>(
     operation: OperationCode,
     payload: &Payload<'p>,

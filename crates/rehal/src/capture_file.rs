@@ -8,11 +8,10 @@ use rehal_capture::{
     Payload, Record, RecordType, Tear, Version,
 };
 use rehal_edit::{CaptureDiff, DiffError, DiffOptions, diff_captures};
-use rehal_hal::DeviceGroup;
 use rehal_replay::dump::{self, Progress};
-use rehal_replay::{FileRemap, Plan, PlanCheck, PlanOptions};
+use rehal_replay::{Plan, PlanOptions};
 
-use crate::capture::{CaptureActivity, Survey, Verdict};
+use crate::capture::{CaptureActivity, Survey};
 use crate::survey::Surveyor;
 
 /// Advice about a corrupt capture.
@@ -29,7 +28,7 @@ const MIN_BYTES: usize = 24;
 /// Clones are cheap: they share the bytes of the capture, and can be sent to other threads.
 #[derive(Clone)]
 pub struct CaptureFile {
-    bytes: CaptureBytes,
+    pub(crate) bytes: CaptureBytes,
     recover: bool,
     version: Version,
     is_closed: bool,
@@ -183,31 +182,8 @@ impl CaptureFile {
         Ok(surveyor.finish())
     }
 
-    /// Both [`CaptureFile::survey`] and [`CaptureFile::verdict`], in one pass over the records.
-    pub fn survey_and_verdict(
-        &self,
-        devices: &DeviceGroup,
-        remaps: &[FileRemap],
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<(Survey, Verdict)> {
-        let (mut surveyor, mut check, mut planned) =
-            (Surveyor::default(), PlanCheck::new(&self.bytes), Ok(()));
-        let walk = |capture| {
-            let mut both = |record: &_| {
-                if planned.is_ok() {
-                    planned = check.add(record);
-                }
-                surveyor.add(record)
-            };
-            self.walk(&capture, &mut both, progress)?;
-            Ok(planned.and_then(|()| check.finish(&self.bytes, &capture)))
-        };
-        let checked = self.capture().and_then(walk).map_err(|error| self.blame_damage(error))?;
-        Ok((surveyor.finish(), Verdict::new(self, checked, devices, remaps)))
-    }
-
     /// Calls `each` for each record, and `progress` every few megabytes, when it releases the pages behind.
-    fn walk<'a>(
+    pub(crate) fn walk<'a>(
         &self,
         capture: &Capture<'a>,
         each: &mut dyn FnMut(&Record<'a>) -> Result<()>,
@@ -272,27 +248,6 @@ impl CaptureFile {
         self.capture()
             .and_then(|capture| CaptureActivity::from_capture(&self.bytes, &capture, limit, progress))
             .map_err(|error| self.blame_damage(error))
-    }
-
-    /// Whether it can be replayed on `devices` with its files remapped by `remaps`. Executes nothing; reads
-    /// files that are validated by digest.
-    pub fn verdict(&self, devices: &DeviceGroup, remaps: &[FileRemap]) -> Verdict {
-        self.verdict_with(devices, remaps, &mut |_| {})
-    }
-
-    /// Like [`CaptureFile::verdict`], calling `progress` every few megabytes of the capture.
-    pub fn verdict_with(
-        &self,
-        devices: &DeviceGroup,
-        remaps: &[FileRemap],
-        progress: &mut dyn FnMut(Progress),
-    ) -> Verdict {
-        let mut check = PlanCheck::new(&self.bytes);
-        let walk = |capture| {
-            self.walk(&capture, &mut |record| check.add(record), progress)?;
-            check.finish(&self.bytes, &capture)
-        };
-        Verdict::new(self, self.capture().and_then(walk), devices, remaps)
     }
 
     /// Compares it with `after`, up to where each is truncated. Executes nothing, and verifies no checksums:

@@ -15,7 +15,7 @@ use rehal_hal::{Buffer, transfer};
 use rehal_replay::{Candidate, HostRead, Observer, Operation, Plan, RecordLocation, Replacement, Substitute};
 use serde::{Deserialize, Serialize};
 
-/// What a replay asks about.
+/// The subjects about which a replay asks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -41,12 +41,12 @@ pub struct AskedPlace {
     pub occurrence: u64,
 }
 
-/// What a replay asks. It continues when it is answered, unless the answer asks for bytes.
+/// A question of a replay. It continues when it is answered, unless the answer asks for bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Question {
-    /// What replaces an executable?
+    /// The executable that may be replaced.
     Executable(AskedExecutable),
     /// A dispatch is about to be performed.
     Before(AskedDispatch),

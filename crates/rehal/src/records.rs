@@ -38,7 +38,7 @@ pub struct RecordRow<'a> {
     pub scope: Option<&'a [u8]>,
     /// The number of bindings of a dispatch, or in the table of an execution; 0 for other records.
     pub binding_count: u32,
-    /// What it dispatches, if it is a dispatch.
+    /// The function that it dispatches, if it is a dispatch.
     pub dispatch: Option<DispatchRow<'a>>,
 }
 

@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use rehal_base::{Error, Remedy, Result};
 use rehal_hal::{Device, DeviceGroup};
 use rehal_replay::{
-    ExecutableRecord, FileContents, FileRemap, Plannable, Replay, ReplayOptions, resolve_path,
+    ExecutableRecord, FileContents, FileRemap, PlanCheck, Plannable, Replay, ReplayOptions, dump::Progress,
+    resolve_path,
 };
 
-use crate::capture::CaptureFile;
+use crate::capture::{CaptureFile, Survey};
+use crate::survey::Surveyor;
 
 /// The result of checking whether a capture can be replayed on a device of this machine.
 #[derive(Clone, Debug)]
@@ -19,7 +21,7 @@ pub struct Verdict {
     pub reasons: Vec<Error>,
     /// The external files of the capture; empty if the capture cannot be planned.
     pub files: Vec<FileState>,
-    /// What a replay will warn of, and where it does first.
+    /// The warnings of a replay, and where each comes first.
     pub warnings: Vec<String>,
     /// Whether its executables were loaded; see [`Verdict::load`].
     pub is_loaded: bool,
@@ -37,6 +39,52 @@ pub struct FileState {
     pub problem: Option<Error>,
 }
 
+impl CaptureFile {
+    /// Whether it can be replayed on `devices` with its files remapped by `remaps`. Executes nothing; reads
+    /// files that are validated by digest.
+    pub fn verdict(&self, devices: &DeviceGroup, remaps: &[FileRemap]) -> Verdict {
+        self.verdict_with(devices, remaps, &mut |_| {})
+    }
+
+    /// Like [`CaptureFile::verdict`], calling `progress` every few megabytes of the capture.
+    pub fn verdict_with(
+        &self,
+        devices: &DeviceGroup,
+        remaps: &[FileRemap],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Verdict {
+        let mut check = PlanCheck::new(&self.bytes);
+        let walk = |capture| {
+            self.walk(&capture, &mut |record| check.add(record), progress)?;
+            check.finish(&self.bytes, &capture)
+        };
+        Verdict::new(self, self.capture().and_then(walk), devices, remaps)
+    }
+
+    /// Both [`CaptureFile::survey`] and [`CaptureFile::verdict`], in one pass over the records.
+    pub fn survey_and_verdict(
+        &self,
+        devices: &DeviceGroup,
+        remaps: &[FileRemap],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Survey, Verdict)> {
+        let (mut surveyor, mut check, mut planned) =
+            (Surveyor::default(), PlanCheck::new(&self.bytes), Ok(()));
+        let walk = |capture| {
+            let mut both = |record: &_| {
+                if planned.is_ok() {
+                    planned = check.add(record);
+                }
+                surveyor.add(record)
+            };
+            self.walk(&capture, &mut both, progress)?;
+            Ok(planned.and_then(|()| check.finish(&self.bytes, &capture)))
+        };
+        let checked = self.capture().and_then(walk).map_err(|error| self.blame_damage(error))?;
+        Ok((surveyor.finish(), Verdict::new(self, checked, devices, remaps)))
+    }
+}
+
 impl Verdict {
     /// Whether nothing prevents a replay.
     pub fn is_replayable(&self) -> bool {
@@ -49,7 +97,7 @@ impl Verdict {
     }
 
     /// Of a capture whose records have been checked.
-    pub(crate) fn new(
+    fn new(
         capture: &CaptureFile,
         checked: Result<Plannable>,
         devices: &DeviceGroup,

@@ -58,10 +58,10 @@ fn objects_may_be_sent_and_some_shared() {
     sent::<Records<'_>>();
 }
 
-/// What a program keeps in its own structs has a name: `cargo xtask api` checks that all types have.
+/// A part that a program keeps in its own structs has a name: `cargo xtask api` checks that all types have.
 #[test]
 fn parts_of_results_are_kept() {
-    struct Kept {
+    struct ProgramParts {
         kernel: rehal::kernel::Kernel,
         verdict: rehal::capture::Verdict,
         functions: Vec<rehal::device::FunctionInfo>,
@@ -75,7 +75,7 @@ fn parts_of_results_are_kept() {
     let devices = DeviceOptions::default().open().unwrap();
     let plan = capture.plan().unwrap();
     let kernels = rehal::kernel::Kernels::from_plan(&plan, &rehal::kernel::KernelOptions::default()).unwrap();
-    let kept = Kept {
+    let kept = ProgramParts {
         kernel: kernels.kernels[0].clone(),
         verdict: capture.verdict(&devices, &[]),
         functions: Vec::new(),
@@ -214,7 +214,7 @@ fn calls_are_awaited() {
     }
 }
 
-/// What the function of `mlp` takes.
+/// The inputs of the function of `mlp`.
 fn mlp_inputs() -> Vec<ValueText> {
     let file = |name| format!("@{}/../../fixtures/inputs/mlp_{name}.npy", env!("CARGO_MANIFEST_DIR"));
     ["x", "w0", "w1", "w2"].map(|name| ValueText::new(file(name)).unwrap()).into()

@@ -50,7 +50,7 @@ pub struct PlannedBinding {
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
-    /// What the kernel may do.
+    /// The kernel's possible accesses.
     pub access: AccessKind,
 }
 

@@ -17,15 +17,15 @@ use crate::scopes::Entry;
 /// Maximum number of ranges of a command buffer's accesses; more are approximated.
 const MAX_RANGES: usize = 1 << 16;
 
-/// What the entries of a scope touch, by the step that begins each.
+/// The memory that the entries of a scope touch, by the step that begins each.
 #[derive(Debug, Default)]
 pub(crate) struct Evictions {
-    entries: HashMap<u32, Touched>,
+    entries: HashMap<u32, EntryFootprint>,
 }
 
-/// What one entry touches.
+/// The memory that one entry touches.
 #[derive(Debug, Default)]
-struct Touched {
+struct EntryFootprint {
     /// Of buffers, whether or not they exist when it begins.
     bytes: Vec<(u32, Range)>,
     /// Data of the capture.
@@ -91,7 +91,7 @@ impl Evictions {
             }
             if number == entry.end {
                 let bytes = std::mem::take(&mut set);
-                let touched = Touched { bytes: by_buffer(bytes), data: std::mem::take(&mut data) };
+                let touched = EntryFootprint { bytes: by_buffer(bytes), data: std::mem::take(&mut data) };
                 found.insert(entry.begin, touched);
                 coming.next();
             }

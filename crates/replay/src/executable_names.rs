@@ -27,7 +27,7 @@ const EXTENSIONS: [&str; 12] =
 /// Names that an error lists.
 const MAX_LISTED: usize = 10;
 
-/// What a name means.
+/// The meaning of a name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Named {
     /// Functions of this name.
@@ -63,11 +63,11 @@ pub struct ExecutableNames {
     executables: Meanings,
     /// Names of files, and parts of names that name dispatches.
     dumped: Meanings,
-    /// What follows the number in the name of a file by [`ExecutableNames::file_stem`]: other captures and
-    /// modules have other numbers.
+    /// Text that follows the number in the name of a file by [`ExecutableNames::file_stem`]: other captures
+    /// and modules have other numbers.
     numbered: Meanings,
     ids: BTreeSet<u64>,
-    /// Those to list in errors, in order.
+    /// The names to list in errors, in order.
     listed: Vec<String>,
 }
 
@@ -97,13 +97,13 @@ pub struct CalledFunction {
     pub executable: u64,
     /// The format of its executable.
     pub format: String,
-    /// What it is called with.
+    /// The interface that callers use.
     pub info: FunctionInfo,
     /// The number of specialization constants of its executable.
     pub specialization_constants: u32,
 }
 
-/// What is known of a dispatch before a program or a capture runs.
+/// Facts known of a dispatch before a program or a capture runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DispatchedFunction {
     /// The name of the function; empty if it is not known.
@@ -122,7 +122,7 @@ impl CalledFunction {
         plan.executables().flat_map(of).collect()
     }
 
-    /// Those that a selector may mean.
+    /// The functions that a selector may mean.
     pub fn selected(selector: &Selector, functions: &[Self]) -> Vec<Self> {
         let is_selected = |it: &&Self| match selector {
             Selector::All => true,
@@ -226,7 +226,7 @@ impl ExecutableNames {
         format!("{id}_{}", plain(name))
     }
 
-    /// What a name means; `None` if nothing has it. Fails if it may mean several things.
+    /// The meaning of a name; `None` if nothing has it. Fails if it may mean several things.
     pub fn find(&self, name: &str) -> Result<Option<Named>> {
         let plain = name.strip_prefix(CONFIGURED).unwrap_or(name);
         let of_module = |module: &String| plain.strip_prefix(module.as_str())?.strip_prefix('_');
@@ -255,7 +255,7 @@ impl ExecutableNames {
         found.next().map(|it| one(name, it)).transpose()
     }
 
-    /// What to do about a name that means nothing.
+    /// Advice about a name that means nothing.
     pub fn advice(&self, name: &str) -> String {
         let all = || self.listed.iter().map(String::as_str);
         let functions = || self.functions.keys().map(String::as_str);
@@ -271,7 +271,7 @@ impl ExecutableNames {
         // Without what dumps have before the name of a dispatch.
         let plain = name.strip_prefix(CONFIGURED).unwrap_or(name);
         let suffixes = plain.match_indices('_').map(|(at, _)| &plain[at + 1..]);
-        let is_dispatch = |it: &&str| calling(it).is_some_and(|it| callers.contains(&it));
+        let is_dispatch = |name: &&str| calling(name).is_some_and(|caller| callers.contains(&caller));
         let plain = iter::once(plain).chain(suffixes).find(is_dispatch).unwrap_or(plain);
         match nearest(plain, similar.into_iter()) {
             Some(meant) => format!("did you mean {}? {has}", meant.escape_debug()),
@@ -323,7 +323,7 @@ impl ExecutableNames {
         Ok(())
     }
 
-    /// What a pattern matches, or what has a part of its name that nothing else has.
+    /// The functions or executables that a pattern matches, or the only one whose name has this part.
     fn matching(&self, wanted: &str) -> Result<BTreeSet<Named>> {
         let is_pattern = wanted.contains(['*', '?']);
         let matches = |name: &str| match is_pattern {
@@ -458,10 +458,10 @@ impl ResolvedSubstitutions {
             resolved.functions = CalledFunction::in_plan(plan);
         }
         if resolved.has_dispatches() {
-            plan.distinct_dispatches(|it, _| {
+            plan.distinct_dispatches(|dispatch, _| {
                 resolved.dispatched.push(DispatchedFunction {
-                    name: String::from_utf8_lossy(it.name).into_owned(),
-                    binding_bytes: it.bindings.iter().map(|it| Some(it.length)).collect(),
+                    name: String::from_utf8_lossy(dispatch.name).into_owned(),
+                    binding_bytes: dispatch.bindings.iter().map(|binding| Some(binding.length)).collect(),
                 });
                 Ok(())
             })?;

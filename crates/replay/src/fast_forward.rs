@@ -415,7 +415,7 @@ impl FastForward {
 pub enum VariedBytes {
     /// All that the scope may access and write.
     All,
-    /// Those that [`FastForward::restore`] puts back.
+    /// The bytes that [`FastForward::restore`] puts back.
     Restored,
 }
 

@@ -62,7 +62,7 @@ impl FileRecord<&[u8]> {
     }
 }
 
-/// What a replay does about the writes of queues to external files.
+/// The way that a replay treats the writes of queues to external files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileWrites {
     /// They change a private copy of the file, which each run starts with the bytes of the file. Files with
@@ -76,7 +76,7 @@ pub enum FileWrites {
     Fail,
 }
 
-/// What an external file is opened for.
+/// The purpose for which an external file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
     /// To read it.

@@ -23,7 +23,7 @@ pub(crate) struct InFlight<const N: usize> {
     pub submission: u32,
     /// The step at which it can run.
     pub step: u32,
-    /// Those that complete before it starts, transitively.
+    /// Submissions that complete before it starts, transitively.
     before: Slots<N>,
 }
 
@@ -32,7 +32,7 @@ struct Fragment<const N: usize> {
     start: u64,
     end: u64,
     readers: Slots<N>,
-    /// Those that certainly write.
+    /// The submissions that certainly write.
     writers: Slots<N>,
     binders: Slots<N>,
     /// Whether each of them accesses all of these bytes.
@@ -58,13 +58,13 @@ pub(crate) struct Tracker<const N: usize> {
     in_flight: Vec<InFlight<N>>,
     /// The submissions that joined before slot 0.
     joined_before: u32,
-    /// Those that the host is known to have waited for.
+    /// Submissions that the host is known to have waited for.
     done: Slots<N>,
     /// By resource, sorted by range.
     resources: Lists<Fragment<N>>,
     /// Scratch of [`add`].
     replaced: Vec<Fragment<N>>,
-    /// Those that may access any byte.
+    /// Submissions that may access any byte.
     unbounded: Slots<N>,
     /// Their signals by semaphore, in ascending order.
     signals: Lists<(u64, usize)>,

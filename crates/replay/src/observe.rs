@@ -70,7 +70,7 @@ pub trait Observer {
         Ok(())
     }
 
-    /// What follows is work for observers, such as copying a host read, which the captured program did not
+    /// Work for observers follows, such as copying a host read, which the captured program did not
     /// do. Work in flight continues.
     fn pause_timing(&mut self) {}
 

@@ -24,9 +24,9 @@ pub struct Operation<'a> {
     pub scope: Option<&'a [u8]>,
     /// The index of its device.
     pub device: usize,
-    /// What it does. Commands have the kind of the equivalent queue operation.
+    /// Its kind. Commands have that of the equivalent queue operation.
     pub kind: QueueOpKind,
-    /// What it dispatches, if it is a dispatch.
+    /// Its dispatch, if it is one.
     pub dispatch: Option<DispatchOperation<'a>>,
     /// The bytes that it may access, in the order of its arguments; the bindings of a dispatch come first.
     /// The buffer of an allocation exists only afterwards.

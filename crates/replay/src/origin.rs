@@ -1,4 +1,4 @@
-//! What made the code of a replacement, as far as its bytes say it.
+//! The origin of a replacement's code, as far as its bytes say it.
 //!
 //! The compiler of programs divides the work of a dispatch into workgroups, and tells the program how many:
 //! the binary does not have their number. A hand-written kernel, in C for example, is for the captured

@@ -298,7 +298,7 @@ impl<'p> ExecutableRecord<'p> {
         self.metadata.into_iter().flat_map(|metadata| metadata.functions())
     }
 
-    /// What the capturing device reflected of its functions, by ordinal. Captures do not contain the names of
+    /// The capturing device's reflection of its functions, by ordinal. Captures do not contain the names of
     /// parameters.
     pub fn function_infos(&self) -> Vec<FunctionInfo> {
         let parameter = |it: &layout::ParameterMetadata| FunctionParameter {

@@ -97,7 +97,7 @@ fn bindings(bindings: &[PlannedBinding]) -> String {
     bindings.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
-/// What each step accesses, and where a run in captured order waits.
+/// The accesses of each step, and the waits of a run in captured order.
 fn accesses(plan: &Plan, out: &mut String) {
     let mut footprints = Footprints::new(plan, 64);
     let mut footprint = Footprint::default();
@@ -147,7 +147,7 @@ fn shown(accesses: &[Access]) -> String {
     accesses.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
-/// What a repetition of the scope `execute` restores and evicts.
+/// The bytes that a repetition of the scope `execute` restores and evicts.
 fn scope(plan: &Plan, out: &mut String) {
     let entries = scopes::entries(plan, b"execute").unwrap();
     for (name, count) in plan.scopes() {
@@ -162,7 +162,7 @@ fn scope(plan: &Plan, out: &mut String) {
     }
 }
 
-/// What a repetition of an entry alone creates and restores.
+/// The objects and bytes that a repetition of an entry alone creates and restores.
 fn region(plan: &Plan, entry: &Entry, out: &mut String) {
     match Region::from_plan(plan, std::slice::from_ref(entry)) {
         Err(error) => writeln!(out, "no region: {}", error.message()).unwrap(),

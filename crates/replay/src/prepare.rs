@@ -29,7 +29,7 @@ impl Prepared {
         &self.parts
     }
 
-    /// What runs for a captured ordinal, which must be below [`Prepared::function_count`].
+    /// The function that runs for a captured ordinal, which must be below [`Prepared::function_count`].
     pub(crate) fn function(&self, captured: u32) -> (&Executable, u32) {
         let (part, ordinal) = self.functions[captured as usize];
         (&self.parts[part], ordinal)
@@ -267,13 +267,13 @@ struct Wanted<'a> {
     ordinal: u32,
     /// Empty if it is identified by its ordinal.
     name: &'a [u8],
-    /// What callers rely on.
+    /// The interface that callers rely on.
     info: WantedInfo<'a>,
     /// Whether it may be identified by its ordinal.
     may_lack_name: bool,
 }
 
-/// What is known of a function: in place, since replays prepare executables in each iteration.
+/// The interface of a function: in place, since replays prepare executables in each iteration.
 enum WantedInfo<'a> {
     Captured(Function<'a>),
     Compiled(&'a FunctionInfo),
@@ -440,7 +440,7 @@ impl Matching<'_> {
         self.prepared.map_or_else(|| prepare_one(self.device, &self.params), |it| Ok(it.clone()))
     }
 
-    /// What to do about code of a format with another signature than the captured function.
+    /// Advice about code of a format with another signature than the captured function.
     fn how_to_match(&self, format: &str) -> String {
         let captured = self.params.format;
         let without_sizes = |format: &str| {
@@ -556,8 +556,8 @@ fn nothing_replaced(wanted: &[Wanted<'_>], code: &[FunctionInfo]) -> Error {
     .advise(STUB)
 }
 
-/// What replaces the functions of an executable of a module, of which only the file is read: for each of
-/// `own`, the index of the layer, and the ordinal in its code. `None` if none replaces it.
+/// The replacements of the functions of an executable of a module, of which only the file is read: for each
+/// of `own`, the index of the layer, and the ordinal in its code. `None` if none replaces it.
 pub(crate) fn match_functions(
     id: u64,
     own: &[FunctionInfo],

@@ -217,7 +217,7 @@ impl Plan {
         self.races_with(options, |_| WrittenBindings::new())
     }
 
-    /// What `written` tells of each executable. Records of the same bytes are asked for once.
+    /// The bindings that `written` returns for each executable. Records of the same bytes are asked for once.
     pub(crate) fn written_by(
         &self,
         written: impl Fn(&ExecutableRecord<'_>) -> WrittenBindings,

@@ -37,8 +37,8 @@ pub(crate) struct Region {
     pub semaphores: Vec<Restart>,
     /// Buffers that it deallocates and does not create.
     pub deallocated: Vec<Restart>,
-    /// What it may both change and read, of what it does not create, and all that it reads of buffers that it
-    /// deallocates.
+    /// Bytes of objects that it does not create, which it may both change and read, and all that it reads of
+    /// buffers that it deallocates.
     pub restored: Vec<Bytes>,
 }
 
@@ -92,7 +92,7 @@ struct Walk<'p> {
     footprints: Footprints<'p>,
     footprint: Footprint,
     step: u32,
-    /// What is created so far.
+    /// The objects that are created so far.
     origins: [HashMap<u32, (StepOp, RecordLocation)>; OBJECT_KINDS],
     /// The payload of each semaphore before the region.
     payloads: Vec<u64>,

@@ -26,8 +26,8 @@ impl ProgramSubstitutes {
         Ok(Self { selected: open_all(substitutions)?, is_used })
     }
 
-    /// What runs in place of each function of `original`, the executable `id` of a program, which has been
-    /// prepared with `params`. `None` if it is not selected.
+    /// The function that runs in place of each function of `original`, the executable `id` of a program,
+    /// which has been prepared with `params`. `None` if it is not selected.
     ///
     /// A replacement whose format is not stated has that of `params` if `keeps_format`; otherwise the device
     /// infers it.
@@ -52,8 +52,8 @@ impl ProgramSubstitutes {
         Ok(Some(replaced))
     }
 
-    /// What replaces functions of the executable `id`, each with whether it has replaced code. Fails if an id
-    /// and a name select it.
+    /// The replacements of functions of the executable `id`, each with whether it has replaced code. Fails if
+    /// an id and a name select it.
     fn selecting(
         &self,
         id: u64,
@@ -80,9 +80,9 @@ impl ProgramSubstitutes {
         self.selected.iter().any(|(it, _)| may(&it.selector))
     }
 
-    /// What replaces functions of the executable `id` of a module, of which only the file is read: `own` are
-    /// its functions in the code `replaced`, and `read` finds those of a replacement. `None` if it is not
-    /// selected.
+    /// The replacements of functions of the executable `id` of a module, of which only the file is read:
+    /// `own` are its functions in the code `replaced`, and `read` finds those of a replacement. `None` if it
+    /// is not selected.
     pub fn in_file<'s>(
         &'s self,
         id: u64,
@@ -104,9 +104,9 @@ impl ProgramSubstitutes {
         let read: Vec<_> = functions.iter().map(Vec::as_slice).collect();
         let found = prepare::match_functions(id, own, &layers, &read)?;
         selecting.iter().for_each(|(_, is_used)| is_used.store(true, Ordering::Relaxed));
-        let workgroups = found.iter().map(|it| {
-            let Some((layer, ordinal)) = *it else { return NeededWorkgroups::Same };
-            let name = functions[layer].get(ordinal as usize).map_or("", |it| &it.name);
+        let workgroups = found.iter().map(|found| {
+            let Some((layer, ordinal)) = *found else { return NeededWorkgroups::Same };
+            let name = functions[layer].get(ordinal as usize).map_or("", |function| &function.name);
             layers[layer].replacement.workgroups_of(name, replaced)
         });
         let workgroups = workgroups.collect();
@@ -130,7 +130,7 @@ impl ProgramSubstitutes {
     }
 }
 
-/// What replaces functions of an executable of a module.
+/// The replacements of functions of an executable of a module.
 #[derive(Clone, Debug)]
 pub struct FileReplacements<'s> {
     /// The replacements.
@@ -170,7 +170,7 @@ pub fn check_whole(substitutions: &[Substitution], id: u64, original: &Executabl
     Ok(())
 }
 
-/// What to do about a replacement of some functions of an executable of a module that is not an ELF image.
+/// Advice about a replacement of some functions of an executable of a module that is not an ELF image.
 pub const REPLACE_WHOLE: &str = "of this format, a file replaces an executable of a module as a whole: name one that has all its functions in \
      their order, or compile the program with --iree-hal-link-executables=false, so that each executable has one";
 

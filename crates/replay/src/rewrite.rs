@@ -52,7 +52,7 @@ pub enum DataKind {
 pub struct DataPlace {
     /// Ordinal of its record.
     pub record: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: DataKind,
     /// The id of the buffer that it is written to, and where, unless it is a file or the buffer is only known
     /// when a command buffer is executed.
@@ -96,7 +96,7 @@ pub struct RewriteOptions {
     pub renumber_threads: bool,
 }
 
-/// What [`rewrite`] left out, and what it added.
+/// Counts of records and bytes that [`rewrite`] read, left out and added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Rewritten {
@@ -212,7 +212,7 @@ struct Copying<'c, W: Write + Seek> {
     outcome: Rewritten,
 }
 
-/// What the operation of a record is rewritten with.
+/// Inputs to the rewriting of a record's operation.
 #[derive(Clone, Copy)]
 struct Inputs<'n> {
     /// Ordinal of the record.

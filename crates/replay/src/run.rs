@@ -1,5 +1,5 @@
 mod files;
-mod names;
+mod live_names;
 mod objects;
 mod redzones;
 mod releases;
@@ -37,7 +37,7 @@ use crate::substitute::{Layer, Substitute, Substitution};
 use crate::{ExecutableRecord, HostRead, Observer, Plan, Scope, WrittenBindings, message, scopes};
 
 pub(crate) use self::files::{FileBytes, ReplayFiles};
-pub(crate) use self::names::LiveNames;
+pub(crate) use self::live_names::LiveNames;
 pub(crate) use self::objects::{Objects, State};
 pub(crate) use self::stepping_state::each_object;
 
@@ -53,7 +53,7 @@ pub(crate) use self::stepping_state::each_object;
 pub struct ReplayOptions {
     /// Path remappings for the capture's files.
     pub file_remaps: Vec<FileRemap>,
-    /// What writes to external files change.
+    /// The bytes that writes to external files change.
     pub file_writes: FileWrites,
     /// Executables to substitute.
     pub substitutions: Vec<Substitution>,
@@ -83,8 +83,9 @@ pub struct ReplayOptions {
     pub redzone_bytes: u64,
     /// Which workgroups of each dispatch run, and in which order.
     pub workgroups: WorkgroupSchedule,
-    /// What crash reports and errors of drivers call the executable of a capture that has one, such as the
-    /// slice of a dispatch, in which ids are not those of its capture. By default `executable` with its id.
+    /// The executable's name in crash reports and errors of drivers, for a capture that has one executable,
+    /// such as the slice of a dispatch, in which ids are not those of its capture. By default `executable`
+    /// with its id.
     pub executable_label: Option<String>,
     /// Whether all runs use the executables that were prepared first, so that none loads code. Variables of a
     /// library then keep their values from run to run.
@@ -108,7 +109,7 @@ rehal_base::setters!(ReplayOptions {
 /// Tells which bindings the functions of a captured executable may write.
 pub type FindWritten = Arc<dyn Fn(&ExecutableRecord<'_>) -> WrittenBindings + Send + Sync>;
 
-/// What the functions of each executable may write, as the options tell.
+/// The bindings that the functions of each executable may write, as the options tell.
 fn written_of(
     plan: &Plan,
     options: &ReplayOptions,

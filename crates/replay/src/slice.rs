@@ -93,7 +93,7 @@ impl Replay {
         run.finish().map_err(|error| self.plan().in_file(error))
     }
 
-    /// What each of these dispatches accesses of the bytes that are bound to it, in pages of 4 KiB: ranges of
+    /// The bytes of its bindings that each of these dispatches accesses, in pages of 4 KiB: ranges of
     /// buffers, which are named by their captured ids, in order and without overlap. `None` if the device
     /// cannot tell, or if the dispatch does not write the same bytes by itself. Dispatches are named by
     /// record and occurrence. Replays once, up to the last of them, which other observers also see.

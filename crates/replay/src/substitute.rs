@@ -146,7 +146,7 @@ impl Replacement {
         })
     }
 
-    /// What errors call it.
+    /// Its name in errors.
     pub(crate) fn place(&self) -> String {
         match (&self.name, &self.code) {
             (Some(name), _) => format!("'{name}'"),
@@ -316,7 +316,7 @@ pub struct SubstituteCode<'s> {
     pub data: &'s [u8],
     /// Its format, if it is stated.
     pub format: Option<&'s str>,
-    /// What errors call it.
+    /// Its name in errors.
     pub place: &'s str,
     /// Whether it replaces the executable as a whole, and not one of its functions.
     pub is_whole: bool,
@@ -336,7 +336,7 @@ impl Substitution {
         }
     }
 
-    /// What it replaces of an executable, if it selects it.
+    /// The part of an executable that it replaces, if it selects it.
     pub(crate) fn layer<'r, 'n>(
         &'r self,
         replacement: &'r OpenReplacement,

@@ -19,7 +19,7 @@ pub(crate) enum Event {
 /// A result of a run that a ledger has an entry for: see [`Plan::results`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlannedResult {
-    /// What a dispatch writes.
+    /// The bytes that a dispatch writes.
     Dispatch {
         /// Ordinal of its record.
         record: u32,
@@ -28,14 +28,14 @@ pub enum PlannedResult {
         /// How often its record has been performed before.
         occurrence: u64,
     },
-    /// What a map for reading sees.
+    /// The bytes that a map for reading sees.
     Read {
         /// Ordinal of its record.
         record: u32,
     },
 }
 
-/// What a run performs, by dispatches and host operations.
+/// The work of a run, by dispatches and host operations.
 enum Work<'w, 'p> {
     /// A dispatch that is a submission.
     Dispatch(&'w DispatchSite<'p>),

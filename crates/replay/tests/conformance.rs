@@ -34,7 +34,7 @@ const VMVX: &str = "vmvx-bytecode-fb";
 const DESCRIPTORS: &str = "vulkan-spirv-fb";
 const ADDRESSES: &str = "vulkan-spirv-bda-v1";
 
-/// What is recorded, and replayed on.
+/// The device that is recorded, and replayed on.
 #[derive(Clone, Copy, Default, PartialEq)]
 enum Base {
     #[default]

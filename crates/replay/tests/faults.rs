@@ -1,5 +1,5 @@
-//! What a replay allocates in one iteration is what the one before has freed: no page is faulted in within
-//! the scope that is timed. In a process of its own, since the faults are those of the process.
+//! Each iteration of a replay allocates the memory that the one before has freed: no page is faulted in
+//! within the scope that is timed. In a process of its own, since the faults are those of the process.
 
 #![cfg(target_env = "gnu")]
 
@@ -47,7 +47,7 @@ fn number(file: &File, index: usize) -> u64 {
     str::from_utf8(word).unwrap().parse().unwrap()
 }
 
-/// What happens in scopes.
+/// A counter of page faults in scopes.
 struct Watch<'p> {
     process: &'p Process,
     begun: u64,

@@ -124,7 +124,7 @@ fn many_scopes_are_planned_within_bounds() {
     assert_eq!(plan_within_bounds(&bytes, false).unwrap(), 100_001);
 }
 
-/// What a check keeps does not grow with the number of operations.
+/// The memory of a check does not grow with the number of operations.
 #[test]
 fn a_check_keeps_no_operation() {
     let peak_of = |count: usize| {

@@ -1,4 +1,4 @@
-//! What the processors of this machine can do at most: operations per second by element type and instruction
+//! The most that the processors of this machine do: operations per second by element type and instruction
 //! set, and bytes per second from each cache level and from memory, with one thread and with all.
 //!
 //! It must not depend on captures or devices: `session` compares kernels with what is measured here, and
@@ -45,7 +45,7 @@ impl MeasureOptions {
     }
 }
 
-/// What a number of threads do in a second.
+/// The work of a number of threads in a second.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rate {
     /// Number of threads.

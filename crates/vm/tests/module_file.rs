@@ -248,7 +248,7 @@ fn integers_that_calls_are_passed_are_terms() {
     };
     let is_same = |call: &KnownArguments, formula: &str| {
         let [inputs, results] =
-            [7..11, 3..6].map(|it| it.map(|it| call[it].term.unwrap()).collect::<Vec<_>>());
+            [7..11, 3..6].map(|range| range.map(|index| call[index].term.unwrap()).collect::<Vec<_>>());
         same(&terms, &inputs, &results, &formula.parse().unwrap())
     };
     let found = calls.iter().map(|call| {

@@ -9,7 +9,7 @@ use ash::vk;
 /// The extension's name.
 pub(crate) const NAME: &CStr = c"VK_KHR_shader_bfloat16";
 
-/// What a device can do with numbers of type bfloat16.
+/// A device's support of numbers of type bfloat16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bfloat16 {
     /// `shaderBFloat16Type`.
@@ -61,7 +61,7 @@ impl From<Bfloat16> for ShaderBfloat16Features<'_> {
 }
 
 impl ShaderBfloat16Features<'_> {
-    /// What is set.
+    /// The features that are set.
     pub(crate) fn get(&self) -> Bfloat16 {
         let is = |value| value == vk::TRUE;
         Bfloat16 {

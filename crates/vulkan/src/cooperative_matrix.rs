@@ -1,9 +1,9 @@
-//! What a device can do with cooperative matrices, for its description.
+//! A device's support of cooperative matrices, for its description.
 #![allow(unsafe_code, reason = "calls the Vulkan driver")]
 
 use ash::vk;
 
-/// What a device can do with cooperative matrices.
+/// A device's support of cooperative matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CooperativeMatrix {
     /// `VkShaderStageFlags` of the shaders that may use them.

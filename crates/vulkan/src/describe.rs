@@ -39,7 +39,7 @@ fn display_name(physical: &Physical) -> String {
     name
 }
 
-/// What the reference's driver prints.
+/// The lines that the reference's driver prints.
 fn report(physical: &Physical) -> Vec<String> {
     let mut lines = identity(physical);
     lines.extend(feature_tier(physical));
@@ -145,7 +145,7 @@ fn joined<const N: usize>(pairs: [(&str, String); N]) -> String {
     pairs.map(|(key, value)| format!("{key}={value}")).join(" ")
 }
 
-/// What this driver makes of the device.
+/// This driver's view of the device.
 fn driver(physical: &Physical) -> DeviceSection {
     let missing = physical.missing();
     let usable = if missing.is_empty() { "yes".into() } else { format!("no, lacks {}", missing.join(", ")) };

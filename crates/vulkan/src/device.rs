@@ -21,12 +21,12 @@ use crate::executable::{FORMATS, VulkanExecutable, format, is_supported};
 use crate::executor::{Executor, ExecutorHandle};
 use crate::gpu::Gpu;
 use crate::host_work::{self, is_for_host};
-use crate::issue::issue;
 use crate::memory::grant;
 use crate::physical::Physical;
 use crate::profile;
 use crate::queue::{Core, Frontier, Progress};
 use crate::semaphore::{Reach, VulkanSemaphore};
+use crate::submission::issue;
 use crate::{VULKAN, VulkanOptions};
 
 /// A Vulkan device.
@@ -76,7 +76,7 @@ pub(crate) fn create(physical: Physical, options: &VulkanOptions) -> Result<Devi
     }))
 }
 
-/// What happens with submissions that had to wait.
+/// The handler of submissions that had to wait.
 struct Ready {
     core: Arc<Core>,
     executor: ExecutorHandle,

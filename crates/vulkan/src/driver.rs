@@ -66,7 +66,8 @@ impl VulkanDriver {
     }
 }
 
-/// What succeeded: a driver that fails does not hide the devices of others. Fails if all did.
+/// The values of the calls that succeeded: a driver that fails does not hide the devices of others. Fails if
+/// all did.
 fn usable<T>(outcomes: impl Iterator<Item = Result<T>>) -> Result<Vec<T>> {
     let (mut found, mut first_error) = (Vec::new(), None);
     for outcome in outcomes {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use ash::vk::{self, MemoryPropertyFlags as Flags};
 
-/// What the devices of a driver are made to look like. By default they are what they are.
+/// Properties that the devices of a driver pretend to have. By default they have their own.
 #[derive(Clone, Debug, Default)]
 pub struct Emulation {
     /// The memory types, if they are not the device's.

@@ -193,7 +193,7 @@ impl Gpu {
         self.labels.as_ref()
     }
 
-    /// What pipelines were compiled to.
+    /// The cache of compiled pipelines.
     pub(crate) fn pipeline_cache(&self) -> vk::PipelineCache {
         self.pipeline_cache
     }

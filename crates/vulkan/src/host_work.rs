@@ -1,4 +1,4 @@
-//! What the host does in the order of queues.
+//! The host's work in the order of queues.
 
 use std::sync::Arc;
 

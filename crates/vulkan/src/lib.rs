@@ -38,7 +38,6 @@ mod executor;
 mod gpu;
 mod host_work;
 mod instance;
-mod issue;
 mod loader;
 mod memory;
 mod options;
@@ -47,6 +46,7 @@ mod physical;
 mod profile;
 mod queue;
 mod semaphore;
+mod submission;
 
 pub use driver::VulkanDriver;
 pub use options::{

@@ -1,4 +1,4 @@
-//! What a physical device is: its limits, features, queues and memory.
+//! The properties of a physical device: its limits, features, queues and memory.
 #![allow(unsafe_code, reason = "calls the Vulkan driver")]
 
 use std::ffi::CStr;
@@ -49,7 +49,7 @@ pub(crate) struct Physical {
     pub(crate) emulation: Emulation,
 }
 
-/// What identifies a device.
+/// The identifiers of a device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Uuids {
     pub(crate) device: [u8; 16],
@@ -78,7 +78,7 @@ pub(crate) fn paths(devices: &[Uuids]) -> Vec<String> {
     devices.iter().enumerate().map(path).collect()
 }
 
-/// What a device can do with subgroups.
+/// A device's support of subgroups.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Subgroup {
     pub(crate) size: u32,
@@ -188,7 +188,7 @@ impl Physical {
         self.extensions.iter().any(|it| it.as_bytes() == name.to_bytes())
     }
 
-    /// What the device can do with cooperative matrices; `None` if it has none, or does not tell.
+    /// The device's support of cooperative matrices; `None` if it has none, or does not tell.
     pub(crate) fn cooperative_matrix(&self) -> Option<CooperativeMatrix> {
         let (entry, instance) = (self.instance.entry(), self.instance.functions());
         // SAFETY: the device is one of the instance's, and its feature is of the extension.
@@ -209,7 +209,7 @@ impl Physical {
             .unwrap_or_default()
     }
 
-    /// What the driver needs and the device lacks, by name.
+    /// The features that the driver needs and the device lacks, by name.
     pub(crate) fn missing(&self) -> Vec<&'static str> {
         let needs = [
             ("Vulkan 1.2", self.properties.api_version >= vk::API_VERSION_1_2),

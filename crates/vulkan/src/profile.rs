@@ -1,5 +1,5 @@
-//! What a device reports to a profile: the times of its work, by timestamps, and what command buffers consist
-//! of.
+//! The reports of a device to a profile: the times of its work, by timestamps, and what command buffers
+//! consist of.
 #![allow(unsafe_code, reason = "reads the clocks of the device")]
 
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -43,7 +43,7 @@ struct DispatchTimestamps {
 }
 
 impl SubmissionTimestamps {
-    /// What the session wants of a submission to a queue family; `None` for nothing.
+    /// The timestamps that the session wants of a submission to a queue family; `None` for nothing.
     pub(crate) fn from_submission(profile: &ProfiledSubmission, gpu: &Gpu, family: u32) -> Option<Self> {
         let has_operation = profile.session().wants(ProfileData::DEVICE_QUEUE_EVENTS);
         let mask = gpu.timestamp_mask(family);
@@ -235,7 +235,7 @@ pub(crate) fn sample_clock(core: &Core, longest: Option<Duration>) -> Result<Opt
     Ok(sample.filter(is_exact))
 }
 
-/// What the driver reads at once.
+/// The clocks that the driver reads at once.
 fn calibrated_sample(core: &Core, clock: &ash::ext::calibrated_timestamps::Device) -> Result<ClockSample> {
     let gpu = core.gpu();
     let domains = [vk::TimeDomainEXT::DEVICE, vk::TimeDomainEXT::CLOCK_MONOTONIC]

@@ -28,7 +28,7 @@ pub(crate) struct VulkanSemaphore {
     is_watched: AtomicBool,
 }
 
-/// What is known of a timepoint.
+/// The known state of a timepoint.
 pub(crate) enum Reach {
     /// It is reached.
     Reached,

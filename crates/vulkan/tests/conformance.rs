@@ -42,7 +42,7 @@ enum Emulated {
 const ALL: Vulkan =
     Vulkan { is_validated: true, maps_device_memory: true, push_descriptors: true, emulated: None };
 
-/// What runs the suite, by prefix of the tests' names.
+/// The devices that run the suite, by prefix of the tests' names.
 const SUBJECTS: [(&str, Vulkan); 7] = [
     ("", ALL),
     ("discrete/", Vulkan { maps_device_memory: false, ..ALL }),

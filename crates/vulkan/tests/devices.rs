@@ -1,4 +1,4 @@
-//! What a Vulkan device does beyond the conformance suite: faults, profiles, and memory that runs out.
+//! The behaviour of a Vulkan device beyond the conformance suite: faults, profiles, and memory that runs out.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "formats/assembler.rs"]

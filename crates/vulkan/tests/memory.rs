@@ -194,7 +194,7 @@ fn what_the_window_of_a_device_does_not_hold_is_memory_of_the_host() {
     assert!(again.params().memory_type.contains(IN_THE_WINDOW), "{:?}", again.params());
 }
 
-/// What `read` allocates for staging, in bytes.
+/// Bytes that `read` allocates for staging.
 fn staged(device: &Device, read: impl FnOnce()) -> u64 {
     let allocated = || device.backend().memory_statistics().unwrap().host.allocated_bytes;
     let before = allocated();

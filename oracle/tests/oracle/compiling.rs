@@ -69,7 +69,7 @@ struct Work {
     device: Option<&'static str>,
 }
 
-/// What a flag leads to.
+/// The expected outcome of a flag.
 enum Expected<'t> {
     /// Ours writes what the compiler writes.
     Same,
@@ -154,7 +154,7 @@ impl Work {
         }
     }
 
-    /// What `double` of 3 is in a module, by the reference's tool.
+    /// The value of `double` of 3 in a module, by the reference's tool.
     fn result(&self, module: &str) -> Result<Option<String>, Failed> {
         let Some(device) = self.device else { return Ok(None) };
         let run = Pair::find("iree-run-module")?.theirs;
@@ -437,9 +437,9 @@ fn onnx() -> Outcome {
     let work = Work::new(TARGETS[0].1, None)?;
     fs::write(work.path("m.onnx"), "")?;
     let python = work.compile.theirs.ancestors().nth(7).map(|it| it.join("bin/python3"));
-    let has_package = python.is_some_and(|it| {
-        let found = tool::run_within(LIMIT, &it, &["-c", "import onnx"], Path::new("/"));
-        found.is_ok_and(|it| it.succeeded())
+    let has_package = python.is_some_and(|python| {
+        let found = tool::run_within(LIMIT, &python, &["-c", "import onnx"], Path::new("/"));
+        found.is_ok_and(|ran| ran.succeeded())
     });
     let text = if has_package { "cannot be imported" } else { "needs the Python package onnx" };
     work.check_program("m.onnx", &[], &Expected::Refused(text))

@@ -9,7 +9,7 @@ use oracle::captures::Capture;
 use oracle::tool::{self, Ended};
 use std::path::Path;
 
-/// What a verification prints that has nothing to compare.
+/// The output of a verification that has nothing to compare.
 const NOTHING: &str = "inconclusive: 0 dispatches and 0 host reads compared\n  nothing was compared: ";
 
 pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {

@@ -91,7 +91,7 @@ fn query(requests: &str, scratch: &Path) -> Result<Vec<Vec<Value>>, Failed> {
     lines.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }
 
-/// What `iree-profile` exports of a profile.
+/// The export of a profile by `iree-profile`.
 struct Exported {
     rows: Vec<Value>,
     /// Ticks and times of the host of each device, if its clock can be correlated.

@@ -242,11 +242,11 @@ fn of_corpus() -> Vec<Case> {
         task("task.call.ppocr_cls", "ppocr_cls"),
         task("task.call.silero_vad", "silero_vad"),
         case("replayed.magika", |it| replayed(it, "magika", benchmark(it, it.call_of("magika")?))),
-        case("first.silero_vad", |it| {
-            let call = it.call_of("silero_vad")?.into_iter();
+        case("first.silero_vad", |workplace| {
+            let call = workplace.call_of("silero_vad")?.into_iter();
             // With all weights in a file.
-            let call = call.map(|it| it.replace("/m.vmfb", "/ext.vmfb").replace("/m.irpa", "/ext.irpa"));
-            Ok(run(it, call.collect()).row(Metric::Processor, Target::Ratio(1.5)).runs(10))
+            let call = call.map(|word| word.replace("/m.vmfb", "/ext.vmfb").replace("/m.irpa", "/ext.irpa"));
+            Ok(run(workplace, call.collect()).row(Metric::Processor, Target::Ratio(1.5)).runs(10))
         }),
         added("profile.queue-events.added", "queue-events"),
         added("profile.host-execution.added", "host-execution"),
@@ -331,7 +331,7 @@ fn matmul(workplace: &Workplace) -> Prepared {
     Ok(benchmark(workplace, arguments))
 }
 
-/// What writing a file adds, whose path is the value of `flag`.
+/// The cost of writing a file, whose path is the value of `flag`.
 fn recorded(workplace: &Workplace, plain: Plan, flag: &str, file: &str) -> Plan {
     let recorded = |invocation: &Invocation, whose: &str| {
         let mut invocation = invocation.clone();

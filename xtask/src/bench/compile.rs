@@ -17,7 +17,7 @@ const INPUTS: [&str; 4] =
 /// The part of its name by which the dispatch of a product is found.
 const DISPATCH: &str = "matmul";
 
-/// What a search tries of a product: 20 points.
+/// The points of a product that a search tries: 20.
 const AXES: &str = r#"
 [[axis]]
 config = "vector_common_parallel"

@@ -53,14 +53,14 @@ const HEAD: &str = "\
 /// How the line of the file begins that has the versions.
 const WITH: &str = "counted with ";
 
-/// What is run twice.
+/// A workload that is run twice.
 struct Workload {
     name: String,
     arguments: Vec<String>,
     repeated: Repeated,
 }
 
-/// What the two runs of a workload have more or less of.
+/// The unit of which the two runs of a workload have different numbers.
 #[derive(Clone, Copy)]
 enum Repeated {
     /// Iterations of a benchmark: multiples of 100, so that each run divides its time into as many samples.
@@ -69,7 +69,7 @@ enum Repeated {
     Calls([u32; 2]),
 }
 
-/// What an iteration costs.
+/// The cost of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Counts {
     instructions: f64,
@@ -85,7 +85,7 @@ struct Row {
     reason: String,
 }
 
-/// What the file has.
+/// The contents of the file.
 #[derive(Debug, Default, PartialEq)]
 struct Counted {
     /// Versions of the compiler and of the C library.

@@ -74,7 +74,7 @@ fn model(cpuinfo: &str) -> &str {
         .unwrap_or("unknown processor")
 }
 
-/// What a program prints, without the line feed at the end.
+/// The line that a program prints, without its line feed.
 fn line_of(program: &str, arguments: &[&str], directory: &Path) -> Result<String, Box<dyn Error>> {
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
     let ended = crate::run::collect(Path::new(program), &arguments, directory)?;

@@ -28,7 +28,7 @@ impl Case {
 
 /// A prepared case.
 pub struct Plan {
-    /// What ours is compared with; `None` if what is promised is a number.
+    /// The run that ours is compared with; `None` if the promise is a number.
     pub theirs: Option<Invocation>,
     pub ours: Invocation,
     pub without: Without,
@@ -38,7 +38,7 @@ pub struct Plan {
     pub figures: Vec<Figure>,
 }
 
-/// What figures are differences from.
+/// The run from which figures are differences.
 pub enum Without {
     Nothing,
     /// The same figure of other runs of theirs (if it has any), and of ours.

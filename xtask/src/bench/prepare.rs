@@ -72,7 +72,7 @@ impl Workplace {
         Invocation { program: self.tools.join("rehal"), arguments: words(arguments) }
     }
 
-    /// What a program prints, which must succeed.
+    /// The output of a program, which must succeed.
     pub fn done(&self, invocation: &Invocation) -> Result<Vec<u8>, Box<dyn Error>> {
         let Invocation { program, arguments } = invocation;
         let ended = run::collect(program, arguments, &self.scratch)?;

@@ -28,7 +28,7 @@ pub struct Row {
     ours: Summary,
 }
 
-/// What ours is compared with.
+/// The runs that ours is compared with.
 struct Compared {
     theirs: Summary,
     /// The median of the ratios of the pairs: a slow phase of the machine affects both of a pair.

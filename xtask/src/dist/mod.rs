@@ -39,7 +39,7 @@ impl Platform {
     }
 }
 
-/// What is packaged, and where.
+/// A package, and its place.
 struct Dist {
     version: String,
     /// The program of this machine, which prints completions and manual pages.
@@ -103,7 +103,7 @@ fn build_library(zig: &Zig, host: &Platform) -> Result<PathBuf> {
 /// The number in the soname of the C library, which the build script of its crate sets.
 const INTERFACE: u32 = 0;
 
-/// What the static library needs of the system.
+/// The system's libraries that the static library needs.
 const SYSTEM_LIBRARIES: &str = "-lpthread -ldl -lm -lc -lgcc_s";
 
 /// The time of the commit, or 0 without a repository.

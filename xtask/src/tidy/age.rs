@@ -19,7 +19,7 @@ enum Place {
     Unknown,
 }
 
-/// What the check found, and a note if the age cannot be determined.
+/// The problems that the check found, and a note if the age cannot be determined.
 pub fn check(root: &Path) -> (Vec<Problem>, Option<String>) {
     let page = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
     judge(&page, |commit| place(root, commit))

@@ -55,7 +55,7 @@ fn module_of(path: &str) -> String {
 }
 
 impl Modules {
-    /// What each module needs.
+    /// The modules that each module needs.
     fn needs(mut self) -> BTreeMap<String, BTreeSet<String>> {
         let mut needed = Vec::new();
         for (module, text) in &self.texts {

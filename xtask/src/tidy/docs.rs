@@ -121,7 +121,7 @@ pub fn inline_code(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }
 
-/// What exists: tools, verbs of `xtask`, and the text that contains every known flag.
+/// Names that exist: tools, verbs of `xtask`, and the text that contains every known flag.
 struct Known {
     tools: Vec<String>,
     verbs: String,

@@ -32,7 +32,7 @@ pub struct Problem {
     path: String,
     /// Line, from 1; 0 for the whole file.
     line: usize,
-    /// What is wrong and what to do.
+    /// The problem, and its remedy.
     what: String,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 17] = [
+const CHECKS: [(&str, Check); 18] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
@@ -70,6 +70,7 @@ const CHECKS: [(&str, Check); 17] = [
     ("size of documents", docs::sizes),
     ("the map of the code", map::check),
     ("glossary", words::check),
+    ("doc comments begin with a noun", words::doc_comments),
     ("weight", weight::check),
 ];
 

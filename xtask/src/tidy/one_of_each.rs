@@ -29,7 +29,7 @@ struct Question {
     /// Whether the expression looks into strings.
     #[serde(default)]
     in_strings: bool,
-    /// What others use.
+    /// The function that others use.
     instead: String,
     #[serde(default)]
     places: Vec<Places>,

@@ -64,7 +64,7 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// What there is, by the names of rows.
+/// The weights by the names of rows.
 fn weights(tree: &Tree) -> BTreeMap<String, usize> {
     let bytes = |path: &str| tree.text(path).len();
     let is_page = |path: &&str| path.starts_with("docs/") || path.starts_with("crates/cli/src/guides/");

@@ -1,4 +1,5 @@
-//! The glossary: words and phrases that describe around a term, and the term to write instead.
+//! The glossary: words and phrases that describe around a term, and the term to write instead; and the first
+//! words of doc comments.
 
 use super::text::{TEXT, is_ours};
 use super::{Problem, tree::Tree};
@@ -14,6 +15,9 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("fixtures/vm/shared.vmasm", "somebody", "a message in the compiled module"),
     ("fixtures/vm/client.vmasm", "nobody", "names of functions, which the compiled module contains"),
 ];
+
+/// The crate whose doc comments are to be worded.
+const TO_BE_WORDED: &str = "crates/cli/";
 
 /// How the files with the phrases and with their tests begin.
 const OWN: &str = "xtask/src/tidy/words.";
@@ -42,6 +46,29 @@ fn check_with(tree: &Tree, allowed: &[(&str, &str, &str)]) -> Vec<Problem> {
             0,
             format!("no '{phrase}' here: remove it from ALLOWED in words.rs"),
         ));
+    }
+    problems
+}
+
+/// Doc comments that begin with a pronoun in place of the noun that they describe.
+pub fn doc_comments(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for path in tree.ending(&[".rs"]).filter(|path| !path.starts_with(TO_BE_WORDED)) {
+        let mut before = "";
+        for (index, line) in tree.text(path).lines().enumerate() {
+            let line = line.trim_start();
+            let is_doc = line.starts_with("//!") || line.starts_with("///");
+            let (marker, comment) = line.split_at(if is_doc { 3 } else { 0 });
+            let word = comment.trim_start().split(|char: char| !char.is_alphanumeric()).next();
+            if let Some(word @ ("What" | "Those")) = word
+                && is_doc
+                && marker != before
+            {
+                let what = format!("a doc comment begins with '{word}': write the noun that it describes");
+                problems.push(Problem::new(path, index + 1, what));
+            }
+            before = marker;
+        }
     }
     problems
 }
@@ -121,6 +148,18 @@ mod tests {
         assert_eq!(found("'x' is no device\n"), [(1, "is no")]);
         assert_eq!(found("these are no files\n"), [(1, "are no")]);
         assert_eq!(found("there is no device; it is no longer there; this no-op is no more than one\n"), []);
+    }
+
+    #[test]
+    fn doc_comments_begin_with_a_noun() {
+        let text = "//! What is it.\n\n/// Those of one.\nstruct A {\n    /// A field.\n    /// What follows.\n\
+                    \x20   a: u8,\n    /// What.\n    b: u8,\n}\n/// Whatever is next.\nWhat!();\n// What is no doc.\n";
+        let (_directory, tree) = made_up(&[("a.rs", text), ("a.md", text), ("crates/cli/src/a.rs", text)]);
+        let problems: Vec<_> = doc_comments(&tree).iter().map(ToString::to_string).collect();
+        let what = |line: usize, word: &str| {
+            format!("a.rs:{line}: a doc comment begins with '{word}': write the noun that it describes")
+        };
+        assert_eq!(problems, [what(1, "What"), what(3, "Those"), what(8, "What")]);
     }
 
     #[test]

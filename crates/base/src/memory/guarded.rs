@@ -23,7 +23,7 @@ const MOST_SPANS: usize = 256;
 
 static SPARE: Mutex<Vec<Pages>> = Mutex::new(Vec::new());
 
-/// What the unused bytes of a page contain, by their offset in it: never 0, and never the same twice in a
+/// The contents of the unused bytes of a page, by their offset in it: never 0, and never the same twice in a
 /// row.
 static CANARY: [u8; PAGE_BYTES] = {
     let mut bytes = [0; PAGE_BYTES];
@@ -203,7 +203,7 @@ impl Drop for Pages {
     }
 }
 
-/// What unused bytes at `at` contain: they are in one page.
+/// The contents of unused bytes at `at`: they are in one page.
 fn canary(at: NonNull<u8>, count: usize) -> &'static [u8] {
     &CANARY[at.addr().get() % PAGE_BYTES..][..count]
 }

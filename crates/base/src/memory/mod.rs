@@ -64,7 +64,7 @@ enum Access {
     Writable,
 }
 
-/// What keeps the bytes allocated, at a fixed address.
+/// The owner that keeps the bytes allocated, at a fixed address.
 enum Owner {
     /// This memory itself: an allocation, in which alignment may place `data` after `base`. Nothing is
     /// allocated for length 0.

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Node, Operator, Term};
+use super::term::{Node, Operator, Term};
 
 /// Integers that are computed from 32-bit inputs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

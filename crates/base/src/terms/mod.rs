@@ -100,7 +100,7 @@ impl Terms {
 }
 
 impl Formula {
-    /// What of `terms` these results need. `None` if one depends on an unknown value.
+    /// The part of `terms` that these results need. `None` if one depends on an unknown value.
     #[doc(hidden)]
     pub fn new(terms: &Terms, results: &[Term]) -> Option<Self> {
         let mut is_needed = vec![false; terms.nodes.len()];

@@ -56,7 +56,7 @@ type Bounds = (i64, i64);
 struct Round {
     /// The simplified terms of the program, by its own.
     terms: HashMap<Term, Term>,
-    /// What the formula says of simplified terms.
+    /// The bounds of simplified terms, by the formula.
     bounds: HashMap<Term, Bounds>,
     /// Pairs of results.
     results: Vec<(Term, Term)>,

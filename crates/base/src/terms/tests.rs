@@ -236,7 +236,7 @@ fn random_nodes(random: &mut impl FnMut(usize) -> usize) -> Vec<Node> {
 
 const SAMPLES: [[u32; 2]; 6] = [[0, 0], [1, 5], [8, 3], [40, 32], [7, u32::MAX], [1 << 31, 9]];
 
-/// What is proved to be the same has the same values, also if one constant or operation is another.
+/// Terms that are proved to be the same have the same values, also if one constant or operation is another.
 #[test]
 fn what_is_proved_to_be_the_same_has_the_same_values() {
     let mut random = generator();

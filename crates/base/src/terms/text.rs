@@ -87,7 +87,7 @@ impl FromStr for Formula {
         for word in nodes.split_whitespace() {
             let count = formula.nodes.len();
             let node =
-                node(word).filter(|it| count < MAX_NODES && it.operands().all(|it| it.index() < count));
+                node(word).filter(|node| count < MAX_NODES && node.operands().all(|it| it.index() < count));
             formula.nodes.push(node.ok_or_else(wrong)?);
         }
         for word in results.split_whitespace() {

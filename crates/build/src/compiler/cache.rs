@@ -127,7 +127,7 @@ impl CompileCache {
         }
     }
 
-    /// What `--version` of a compiler printed.
+    /// The output of `--version` of a compiler.
     pub(super) fn version(&self, identity: &Identity) -> Option<String> {
         let (_, printed, _) = self.get(&version_key(identity))?;
         String::from_utf8(printed).ok()

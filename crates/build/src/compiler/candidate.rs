@@ -18,7 +18,7 @@ use super::{Compilation, Compiler};
 pub struct CompiledDispatch {
     /// The binary of its target.
     pub bytes: Vec<u8>,
-    /// What the compiler printed, such as warnings.
+    /// The compiler's messages, such as warnings.
     pub messages: String,
     /// The workgroups that its functions need, which depend on how the compiler divides the work.
     pub workgroups: Vec<(String, NeededWorkgroups)>,
@@ -34,7 +34,7 @@ impl CompiledDispatch {
     }
 }
 
-/// What is printed before and after the pass that decides workgroup counts, and the first words of it.
+/// The flags for the text before and after the pass that decides workgroup counts, and its first words.
 /// Before, functions say which constants are the workload.
 const DECIDED: [&str; 2] = [
     "--mlir-print-ir-before=iree-hal-translate-target-executable-variants",

@@ -15,7 +15,7 @@ use super::text::{Operation, argument, operations};
 /// The deepest chain of operations that are not in order.
 const MAX_DEPTH: usize = 16;
 
-/// What the functions of a variant need, of its text before and after the pass that decides it.
+/// The workgroups that functions of a variant need, of its text before and after the pass that decides it.
 pub(super) fn needed_workgroups(before: &str, after: &str) -> Vec<(String, NeededWorkgroups)> {
     let of = |export: Operation<'_>| {
         let mut bodies = operations(before, "func.func").filter(|it| it.name == export.name);
@@ -257,7 +257,7 @@ fn constant(line: &str) -> Option<(i64, u8)> {
     }
 }
 
-/// What is assumed of the operand with an index: its name and its bounds.
+/// The assumptions on the operand with an index: its name and its bounds.
 fn assumed(text: &str, index: usize) -> Option<(&str, Option<i64>, Option<i64>)> {
     // The types follow the operands, in the same line or a later one.
     let text = &text[..text.find(" : ")?];

@@ -10,7 +10,7 @@ use rehal_jobs::TemporaryDirectory;
 use super::text::{ExecutableVariant, ProgramExecutable};
 use super::{Compilation, Compiler, LINK_FLAG, key};
 
-/// What the compiler dumps of a program's executables.
+/// The files that the compiler dumps of a program's executables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpKind {
     /// MLIR before the compiler has decided how it is lowered.
@@ -19,7 +19,7 @@ pub enum DumpKind {
     Configurations,
     /// Programs that call one function each; none for functions of dynamic shapes.
     Benchmarks,
-    /// What the target loads, a file for each executable.
+    /// The binaries that the target loads, a file for each executable.
     Binaries,
 }
 
@@ -45,12 +45,12 @@ pub struct DumpedExecutables {
     pub executables: Vec<ProgramExecutable>,
     /// The names of the files of each directory, in order.
     pub files: Vec<Vec<String>>,
-    /// What the compiler printed on standard error.
+    /// The compiler's standard error.
     pub messages: String,
 }
 
 impl DumpedExecutables {
-    /// Those of `files` that are of a variant of an executable.
+    /// The files among `files` that are of a variant of an executable.
     pub fn files_of<'a>(
         &'a self,
         files: &'a [String],

@@ -1,4 +1,4 @@
-//! What the errors of a compiler say.
+//! The messages in the errors of a compiler.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};

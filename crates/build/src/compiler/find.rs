@@ -76,8 +76,8 @@ fn in_prefix(prefix: &Path) -> Option<PathBuf> {
     let mut versions: Vec<_> = fs::read_dir(prefix.join("lib"))
         .ok()?
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|it| {
-            it.file_name().and_then(|name| name.to_str()).is_some_and(|it| it.starts_with("python3"))
+        .filter(|path| {
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|it| it.starts_with("python3"))
         })
         .collect();
     versions.sort();

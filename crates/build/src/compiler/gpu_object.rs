@@ -6,8 +6,7 @@ use std::path::Path;
 
 use rehal_base::{Context, Error, MappedFile, Result, StatusCode};
 
-use super::substitute::only_variant;
-use super::text::{ExecutableFunction, ProgramExecutable};
+use super::text::{ExecutableFunction, ProgramExecutable, only_variant};
 use super::{Compiler, wrapper};
 
 /// How a function of an object is called; `None` for what its format does not say.
@@ -115,8 +114,8 @@ impl Compiler {
         Ok(())
     }
 
-    /// What the compiler makes of an executable: its source does not say how the work is divided. Empty if it
-    /// does not compile without the rest of the program, such as its constants.
+    /// The functions that the compiler makes of an executable: its source does not say how the work is
+    /// divided. Empty if it does not compile without the rest of the program, such as its constants.
     fn own_functions(
         &self,
         executable: &ProgramExecutable,
@@ -174,8 +173,8 @@ pub(super) fn is_ptx(bytes: &[u8]) -> bool {
 
 /// The kernels in PTX: `.entry NAME(.param TYPE NAME, ...)`.
 fn ptx_functions(text: &str) -> Vec<ObjectFunction> {
-    let kernel = |it: &str| {
-        let head = it.split(['{', ')']).next().unwrap_or_default();
+    let kernel = |entry: &str| {
+        let head = entry.split(['{', ')']).next().unwrap_or_default();
         let mut words = head.split(|it: char| it.is_whitespace() || "(,".contains(it));
         let name = words.next().unwrap_or_default();
         let parameters = words.filter(|it| *it == ".param").count();
@@ -184,7 +183,7 @@ fn ptx_functions(text: &str) -> Vec<ObjectFunction> {
     text.split(".entry").skip(1).map(str::trim_start).map(kernel).collect()
 }
 
-/// What the header of an ELF image says.
+/// The header of an ELF image, as far as it is read.
 #[derive(Clone, Copy)]
 pub(super) struct Elf {
     pub(super) kind: u16,

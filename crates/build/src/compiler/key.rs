@@ -1,4 +1,4 @@
-//! What the output of a compilation depends on.
+//! The key of a compilation: all on which its output depends.
 
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -14,7 +14,7 @@ use rehal_jobs::TemporaryDirectory;
 use rehal_replay::{ExecutableNames, Named};
 
 use super::gpu_object::{Elf, is_ptx, is_spirv};
-use super::text::{self, ExecutableFunction, ExecutableVariant, ProgramExecutable};
+use super::text::{self, ExecutableFunction, ExecutableVariant, ProgramExecutable, only_variant};
 use super::wrapper::{self, Wrapped};
 use super::{Compilation, Compiler, LINK_FLAG};
 use crate::KernelDialect;
@@ -37,13 +37,13 @@ pub struct SourceSubstitutes {
 pub struct SubstituteFile {
     /// The name of the executable, or of its only function, perhaps with the prefixes of dumped files.
     pub name: String,
-    /// What the file is; `None` lets its contents tell.
+    /// The kind of the file; `None` lets its contents tell.
     pub kind: Option<SubstituteKind>,
     /// The file.
     pub path: PathBuf,
 }
 
-/// What a substitute is, which decides where the compiler takes it.
+/// The kind of a substitute, which decides where the compiler takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubstituteKind {
     /// MLIR before the compiler has decided how it is lowered.
@@ -73,7 +73,7 @@ const KINDS: [(&str, SubstituteKind); 5] = [
 pub struct SubstituteFlags {
     /// The flags.
     pub flags: Vec<OsString>,
-    /// What replaces what: the name of an executable, and the file.
+    /// The replacements: the name of an executable, and the file.
     pub replaced: Vec<(String, PathBuf)>,
     /// Libraries of kernels, which the compiler does not take: what each replaces in the compiled module.
     pub libraries: Vec<(String, PathBuf)>,
@@ -291,7 +291,7 @@ impl Compiler {
         }
     }
 
-    /// What a file is, from its contents.
+    /// The kind of a file, from its contents.
     fn kind_of(&self, path: &Path) -> Result<SubstituteKind> {
         let bytes = rehal_base::MappedFile::open(path)?;
         let bytes = bytes.bytes();
@@ -369,10 +369,10 @@ impl Program {
 
     /// The executable that a name means.
     fn find(&self, name: &str) -> Result<&ProgramExecutable> {
-        let has = |it: &&ProgramExecutable, function: &str| {
-            it.variants.iter().flat_map(|it| &it.functions).any(|it| it.name == function)
+        let has = |executable: &&ProgramExecutable, function: &str| {
+            executable.variants.iter().flat_map(|it| &it.functions).any(|it| it.name == function)
         };
-        let found = self.names.find(name)?.and_then(|it| match it {
+        let found = self.names.find(name)?.and_then(|named| match named {
             Named::Executable(id) => self.executables.get(id as usize),
             Named::Function(name) | Named::Own(name) => self.executables.iter().find(|it| has(it, &name)),
         });
@@ -543,21 +543,6 @@ fn files_of(directory: &Path) -> Result<Vec<SubstituteFile>> {
         true => Err(Error::not_found(format!("'{}' has no substitutes", directory.display()))
             .advise("name a directory with files such as NAME.mlir, NAME.o, NAME.c, NAME.ptx or NAME.spv")),
         false => Ok(files),
-    }
-}
-
-pub(super) fn only_variant(executable: &ProgramExecutable) -> Result<&ExecutableVariant> {
-    match &executable.variants[..] {
-        [only] => Ok(only),
-        variants => {
-            let formats: Vec<_> = variants.iter().map(|it| it.format.as_str()).collect();
-            Err(Error::invalid_argument(format!(
-                "the executable is compiled for {} targets ({}), and an object is for one",
-                variants.len(),
-                formats.join(", ")
-            ))
-            .advise("compile the program for one target, or substitute MLIR"))
-        }
     }
 }
 

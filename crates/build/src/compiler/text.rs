@@ -1,5 +1,6 @@
 //! Executables in the text of a program, as the compiler prints it without aliases.
 
+use rehal_base::{Error, Result};
 use serde::Serialize;
 
 /// An executable that the compiler has cut out of a program.
@@ -246,8 +247,8 @@ pub(super) fn operations<'t>(text: &'t str, kind: &'t str) -> impl Iterator<Item
     })
 }
 
-/// What precedes the region of an operation, what is in it, and the length of all: regions begin with a brace
-/// at the end of a line.
+/// The text before the region of an operation, the text in it, and the length of all: regions begin with a
+/// brace at the end of a line.
 fn region(text: &str) -> (&str, &str, usize) {
     let line = text.find('\n').unwrap_or(text.len());
     let Some(head) = text[..line].strip_suffix('{') else {
@@ -302,6 +303,21 @@ fn symbol(text: &str) -> Option<String> {
 /// The words of a text, so that indentation does not count.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn only_variant(executable: &ProgramExecutable) -> Result<&ExecutableVariant> {
+    match &executable.variants[..] {
+        [only] => Ok(only),
+        variants => {
+            let formats: Vec<_> = variants.iter().map(|it| it.format.as_str()).collect();
+            Err(Error::invalid_argument(format!(
+                "the executable is compiled for {} targets ({}), and an object is for one",
+                variants.len(),
+                formats.join(", ")
+            ))
+            .advise("compile the program for one target, or substitute MLIR"))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -223,7 +223,7 @@ struct Symbols {
     /// All that it defines for others and that may be defined once. Others may be merged, such as inline
     /// functions of C++.
     unique: Vec<String>,
-    /// Those that it needs.
+    /// The symbols that it needs.
     undefined: Vec<String>,
 }
 

@@ -53,7 +53,7 @@ impl CompilerOptions {
 pub struct KernelLibrary {
     /// The shared library.
     pub bytes: Vec<u8>,
-    /// What the compiler printed, such as warnings.
+    /// The compiler's messages, such as warnings.
     pub messages: String,
     /// The functions that are plain ones in the source: a dispatch needs one workgroup, and others do
     /// nothing.
@@ -112,7 +112,7 @@ pub fn check_kernel_flags(language: KernelLanguage, options: &CompilerOptions) -
     build_kernel(&source, options).map(drop)
 }
 
-/// What a file of a kernel is.
+/// The kind of a file of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Input {
     Source(KernelLanguage),
@@ -433,7 +433,7 @@ fn system_format() -> String {
     format!("system-elf-{architecture}")
 }
 
-/// What a compiler printed, whose first messages say the most.
+/// The messages of a compiler, of which the first say the most.
 fn messages(printed: &Printed) -> String {
     let mut text = String::from_utf8_lossy(&printed.bytes).into_owned();
     if printed.dropped != 0 {

@@ -1,6 +1,6 @@
-//! What a source or an object of a kernel defines: a library of kernels with the ABI of executables, as stubs
-//! do, or plain functions. A plain function is called once for a dispatch, in its first workgroup, with a
-//! pointer to the start of each binding and then the constants; a library is made around it.
+//! The definitions in a source or an object of a kernel: a library of kernels with the ABI of executables, as
+//! stubs do, or plain functions. A plain function is called once for a dispatch, in its first workgroup, with
+//! a pointer to the start of each binding and then the constants; a library is made around it.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ const QUERY: &str = "iree_hal_executable_library_query";
 /// Follows the name of a function, in a source that has several.
 const SUFFIX: &str = "_kernel";
 
-/// What a file defines.
+/// The kind of the definitions in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelDialect {
     /// A library of kernels.
@@ -50,7 +50,7 @@ impl KernelDialect {
     }
 }
 
-/// What compilers call without being asked.
+/// The functions that compilers call without being asked.
 pub(super) const MEMORY: [&str; 4] = ["memcpy", "memmove", "memset", "memcmp"];
 
 /// Whether a symbol of Rust's core library is a panic: a function that does not return.
@@ -79,9 +79,9 @@ pub(super) fn calls<'a>(
     defined: &[String],
     shown: &str,
 ) -> Result<Vec<PlainCall<'a>>> {
-    let named = |it: &CalledFunction| {
-        let with_suffix = format!("{}{SUFFIX}", it.info.name);
-        [with_suffix, it.info.name.clone()].into_iter().find(|it| defined.contains(it))
+    let named = |called: &CalledFunction| {
+        let with_suffix = format!("{}{SUFFIX}", called.info.name);
+        [with_suffix, called.info.name.clone()].into_iter().find(|it| defined.contains(it))
     };
     let mut calls: Vec<PlainCall<'a>> = Vec::new();
     for called in wanted {

@@ -8,7 +8,7 @@ use rustix::process::{Resource, Signal, getrlimit};
 
 use rehal_jobs::full_directory;
 
-/// What a compiler lacked that has failed, as far as it or its directory tells.
+/// The resource that a compiler lacked that has failed, as far as it or its directory tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// Space for temporary files.
@@ -19,7 +19,7 @@ pub enum Shortage {
     Memory,
 }
 
-/// What compilers, loaders and C libraries say of memory that is not there.
+/// The messages of compilers, loaders and C libraries about memory that is not there.
 const OF_MEMORY: [&str; 9] = [
     "out of memory",
     "MemoryError",

@@ -69,7 +69,7 @@ impl ObservedKernel {
         Ok(fill(template, &values))
     }
 
-    /// What selects the function in the flag for substitutions.
+    /// The selector of the function in the flag for substitutions.
     fn selector(&self) -> String {
         match (self.is_selected_by_id, &self.executable_ids[..]) {
             (true, [id, ..]) => id.to_string(),
@@ -250,7 +250,7 @@ impl ObservedShape {
 }
 
 impl ObservedBinding {
-    /// What is known besides its length.
+    /// The known properties besides its length.
     fn described(&self) -> Vec<String> {
         let is_whole = |ranges: &[Range]| ranges.iter().map(|it| it.length).sum::<u64>() == self.length;
         let mut said = Vec::new();
@@ -309,7 +309,7 @@ fn pattern(ranges: &[Range]) -> String {
     text
 }
 
-/// What a kernel computes, as far as it can be guessed: elements of the last binding that it changes.
+/// The elements that a kernel computes, as far as can be guessed: of the last binding that it changes.
 struct Item {
     element: Element,
     binding: Option<usize>,

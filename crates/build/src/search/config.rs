@@ -35,7 +35,7 @@ impl ConfigField {
 
 /// A configuration in a text.
 struct Config<'t> {
-    /// What is between its brackets.
+    /// The text between its brackets.
     body: Range<usize>,
     text: &'t str,
     /// The operations that have it.

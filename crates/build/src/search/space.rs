@@ -23,7 +23,7 @@ const MAX_BASE_BYTES: u64 = 64 << 20;
 /// Points beyond which a space is not searched for one that is not excluded.
 const MAX_SCANNED: u64 = 1 << 20;
 
-/// What a search tries: variants of a source.
+/// The variants of a source that a search tries.
 #[derive(Clone, Debug)]
 pub struct SearchSpace {
     base: PathBuf,
@@ -38,7 +38,7 @@ pub struct SearchSpace {
     excluded: Vec<Vec<(usize, usize)>>,
 }
 
-/// What the base of a space is.
+/// The kind of the base of a space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaseKind {
     /// A dispatch as the compiler of programs dumps it.
@@ -69,7 +69,7 @@ enum AxisKind {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SearchPoint(Vec<usize>);
 
-/// What a point of a space is compiled from.
+/// The source of a point of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PointSource {
@@ -355,7 +355,7 @@ impl SearchSpace {
         Ok(excluded)
     }
 
-    /// What varies.
+    /// The axes along which it varies.
     pub fn axes(&self) -> &[SearchAxis] {
         &self.axes
     }
@@ -378,7 +378,7 @@ impl SearchSpace {
         }
     }
 
-    /// What the base is.
+    /// The kind of the base.
     pub fn kind(&self) -> BaseKind {
         self.kind
     }
@@ -439,7 +439,7 @@ impl SearchSpace {
         PointSource { text: None, flags: self.flags.clone(), macros: Vec::new() }
     }
 
-    /// What a point is compiled from.
+    /// The source from which a point is compiled.
     pub fn source(&self, point: &SearchPoint) -> Result<PointSource> {
         self.source_without(point, &[])
     }

@@ -84,7 +84,7 @@ impl Argument {
         }
     }
 
-    /// What the tool does with the file.
+    /// The tool's access to the file.
     fn access(self, tool: &Tool) -> Access {
         if self.flag.is_empty() {
             return Access::Read;

@@ -34,7 +34,7 @@ pub(super) struct Given {
     pub name: String,
     /// The name as it was typed, if that is another.
     pub typed: Option<String>,
-    /// What follows the first `=`, without the whitespace around it.
+    /// Text after the first `=`, without the whitespace around it.
     pub value: Option<OsString>,
     /// `PATH:LINE` for a flag from a file.
     pub place: Option<String>,

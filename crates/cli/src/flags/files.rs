@@ -9,11 +9,11 @@ use super::parse::Flags;
 pub struct NamedFile {
     /// Its path.
     pub path: PathBuf,
-    /// What the tool does with it.
+    /// The tool's access to it.
     pub access: Access,
 }
 
-/// What a tool does with a file.
+/// A tool's access to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reads it, perhaps while outputs are written.

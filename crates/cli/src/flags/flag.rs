@@ -224,7 +224,7 @@ impl Flag<i64> {
 
 macro_rules! builders {
     ($($flag:ident),*) => {$(
-        /// What flags of one value and of several have.
+        /// Setters that flags of one value and of several have.
         impl<T> $flag<T> {
             /// Sets which files a value names.
             pub const fn files(mut self, files: FilesOf<T>) -> Self {

@@ -21,11 +21,11 @@ pub struct Flags {
     /// Values in the order given, each with the name of its flag.
     values: Vec<(&'static str, Box<dyn Any>)>,
     operands: Vec<OsString>,
-    /// Those that were read.
+    /// The flag files that were read.
     flag_files: Vec<PathBuf>,
     /// As given, with those of flag files.
     given: Vec<Given>,
-    /// Those of another program, as they were typed, if the tool passes them on.
+    /// The flags of another program, as they were typed, if the tool passes them on.
     forwarded: Option<Vec<OsString>>,
     /// Flags without a value that an operand follows: indices of those given, and of the operand.
     followed: Vec<(usize, usize)>,

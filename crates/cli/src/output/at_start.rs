@@ -1,4 +1,4 @@
-//! What Rust's runtime does at the start of a program.
+//! The actions of Rust's runtime at the start of a program.
 
 #![allow(unsafe_code, reason = "sets the action of a signal; see docs/unsafe.md")]
 

@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use super::options::{OutputTarget, ResultOptions};
 use crate::{kernel_state, output};
 
-/// What to do with the results of a function, as many as it has: prepared before it is called.
+/// The treatment of the results of a function, as many as it has: prepared before it is called.
 pub(crate) struct Results<'o> {
     options: &'o ResultOptions,
     /// `None` if results are not compared.

@@ -72,7 +72,7 @@ pub(crate) fn script(shell: &str) -> String {
     text.replace("NAMES", &IREE_NAMES.join(" "))
 }
 
-/// What completes a value.
+/// The completions of a value.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Values {
     /// Nothing: any text or number.
@@ -229,7 +229,7 @@ fn is_switch(entry: &dyn Entry) -> bool {
     entry.role() == Role::Query || entry.words() == ["true", "false"]
 }
 
-/// What completes the values of a flag.
+/// The completions of a flag's values.
 fn values(entry: &dyn Entry) -> Values {
     let (spec, words, form) = (entry.spec(), entry.words(), entry.form());
     let is_path = ["PATH", "FILE"].iter().any(|it| form.contains(it)) || entry.has_files();

@@ -166,17 +166,17 @@ fn tests(options: &Options<'_>) -> Result<usize> {
 
 const SCHEMA: &str = "rehal.check_module/1";
 
-/// What the tests of a module did.
+/// The outcomes of the tests of a module.
 #[derive(Default, Serialize)]
 struct Checked<'t> {
     module: Option<&'t str>,
-    /// Those that the filter selects, also if they are not run.
+    /// The tests that the filter selects, also if they are not run.
     selected: Vec<&'t str>,
     expects_failure: bool,
     /// Null if an error prevented the tests, as expected.
     failed_count: Option<usize>,
     error: Option<FailureError<'t>>,
-    /// Those that ran, in order.
+    /// The tests that ran, in order.
     tests: Vec<Ran>,
 }
 

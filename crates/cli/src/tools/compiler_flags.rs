@@ -55,7 +55,7 @@ pub(crate) const COMPILER_MEMORY: Flag<Option<u64>> = Flag::parsed(
 )
 .unquoted();
 
-/// What a program is compiled for.
+/// The target that a program is compiled for.
 pub(crate) const TARGET: Flag<Vec<String>> = Flag::parsed(
     "target",
     "NAME[:CHIP]",

@@ -88,7 +88,7 @@ const FORCE: Flag<bool> = Flag::switch(
 const EXECUTABLES_GROUP: Group =
     Group { title: "Executables", flags: &[&FORMAT, &BINARIES_TO, &FORCE, &replay_flags::RECOVER] };
 
-/// What to do about files that would be replaced.
+/// Advice about files that would be replaced.
 const KEEP: &str = "name another directory, or replace them by --force";
 
 const SOURCES_GROUP: Group = Group {
@@ -96,7 +96,7 @@ const SOURCES_GROUP: Group = Group {
     flags: &[&SOURCES_TO, &CONFIGURATIONS_TO, &BENCHMARKS_TO, &TARGET],
 };
 
-/// What the compiler dumps for which flag.
+/// The kinds of dumps of the compiler by flag.
 const DUMPS: [(&Flag<Option<PathBuf>>, DumpKind); 4] = [
     (&SOURCES_TO, DumpKind::Sources),
     (&CONFIGURATIONS_TO, DumpKind::Configurations),
@@ -208,7 +208,7 @@ fn run_compiler(invocation: &Invocation, path: PathBuf) -> Result<()> {
     invocation.print(&list, flags.get(&FORMAT), Subject { capture: None, devices: None })
 }
 
-/// What is written, where, and the files there.
+/// The kind of files that are written, their directory, and their names.
 type Written<'a> = (&'a (DumpKind, PathBuf), &'a Vec<String>);
 
 /// The executables of a program that is a source.
@@ -345,10 +345,10 @@ struct Found {
     code: Vec<u8>,
 }
 
-/// What is printed of an executable.
+/// The printed row of an executable.
 #[derive(Serialize)]
 struct Row {
-    /// What selects it: its number in a module, its id in a capture.
+    /// The number that selects it: its number in a module, its id in a capture.
     id: u64,
     name: String,
     format: String,

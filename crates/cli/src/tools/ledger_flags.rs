@@ -48,7 +48,7 @@ pub(crate) const ELEMENT_TYPE: List<ElementTypeRule> = List::parsed(
 pub(crate) const LEDGER_GROUP: Group =
     Group { title: "Ledger", flags: &[&LEDGER, &CONTENTS, &KEPT_BYTES, &ELEMENT_TYPE] };
 
-/// What to do about a ledger that does not serve.
+/// Advice about a ledger that does not serve.
 pub(crate) const MAKE_LEDGER: &str = "make a ledger of this capture: rehal run --replay_ledger=PATH CAPTURE";
 
 /// Opens a ledger, which must be of the capture of `plan`.

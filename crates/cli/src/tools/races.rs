@@ -130,7 +130,7 @@ impl Report for FoundRaces<'_> {
     }
 }
 
-/// What a capture does not tell, so that a reported pair may not be a race.
+/// Facts that a capture does not tell, so that a reported pair may not be a race.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Unknown {

@@ -37,7 +37,7 @@ pub(crate) const FILE_REMAP: List<FileRemap> = List::parsed(
 )
 .files(|remap, _| vec![Access::Read.to(&remap.here)]);
 
-/// What writes to external files change.
+/// The files that writes to external files change.
 pub(crate) const FILE_WRITES: Flag<FileWrites> = Flag::choice(
     "replay_file_writes",
     "copy",

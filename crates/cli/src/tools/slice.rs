@@ -178,7 +178,7 @@ fn write(
     Ok(slice)
 }
 
-/// What was written.
+/// The report of a slice that was written.
 #[derive(Serialize)]
 struct SliceReport<'s> {
     path: String,
@@ -191,7 +191,7 @@ struct SliceReport<'s> {
     host_reads: Vec<SliceRead>,
 }
 
-/// What the work wrote.
+/// The bytes that the work wrote.
 #[derive(Serialize)]
 struct SliceRead {
     buffer_id: u64,

@@ -157,13 +157,13 @@ const DIFFERENT: u8 = 2;
 /// Exit status: it cannot be told.
 const INCONCLUSIVE: u8 = 1;
 
-/// What a replay is compared with, as the flags say.
+/// The other side of a comparison with a replay, as the flags say.
 enum Other {
     Ledger(PathBuf),
     Replay(DeviceOptions),
     /// A replay of another capture.
     Capture(PathBuf, DeviceOptions),
-    /// What the recorder added to the capture.
+    /// The results that the recorder added to the capture.
     Recorded,
     /// The same replay with other contents of new memory.
     Memory,
@@ -228,7 +228,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     Recording::of_capture(kernels.as_ref(), None, || target.replay(&target.devices, verified))
 }
 
-/// What is verified, and how.
+/// The plan to verify, with devices and options.
 struct Target<'f> {
     flags: &'f Flags,
     plan: Arc<Plan>,
@@ -247,7 +247,7 @@ fn until(interrupted: Arc<AtomicBool>) -> Pulse {
     })
 }
 
-/// What was found.
+/// The findings of a verification.
 enum Found {
     /// By comparing what dispatches write.
     Compared(Verification),
@@ -258,7 +258,7 @@ enum Found {
 }
 
 impl Target<'_> {
-    /// What is found. Accesses of replacements are watched even if only their results are to be compared:
+    /// The findings. Accesses of replacements are watched even if only their results are to be compared:
     /// what they write outside of their bindings may have any consequence, and what they read there may
     /// happen to be what is expected.
     fn outcome(&self, expected: &Expected) -> Result<Found> {
@@ -389,7 +389,7 @@ impl Target<'_> {
 
     /// All memory errors of a side.
     fn watched(&self, side: Side) -> Result<Verification> {
-        /// Those of captured kernels are not reported, and must not leave out others.
+        /// Errors of captured kernels are not reported, and must not leave out others.
         const MAX_FINDINGS: usize = 10_000;
         let mut options = self.options.clone();
         (options.keep_going, options.max_differences) = (true, MAX_FINDINGS);

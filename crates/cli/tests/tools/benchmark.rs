@@ -334,7 +334,7 @@ fn a_slice_of_a_dispatch_is_timed_by_its_scope() {
 
 const MATMUL: &str = "mlp_dispatch_0_matmul_8x48x32_f32";
 
-/// What a replacement computes is not checked, so that this one can take a long time only.
+/// The results of a replacement are not checked, so that this one can take a long time only.
 const SLOW: &str = "for (volatile int j = 0; j < 5000; ++j) {}";
 
 /// No verdict depends on how fast the machine is, except on a kernel that takes many times as long.
@@ -593,7 +593,7 @@ fn several_processes_cannot_write_one_file() {
     }
 }
 
-/// What the first process measured has been printed.
+/// The measurements of the first process have been printed.
 #[test]
 fn an_error_of_another_process_is_one_of_the_tool() {
     let scratch = Scratch::new();

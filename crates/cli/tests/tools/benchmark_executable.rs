@@ -79,7 +79,7 @@ fn formats_entry_points_and_constants_are_chosen() {
     assert_eq!(rows(&[&words[..], &local].concat()).len(), 1);
 }
 
-/// What the dispatches computed is in a capture of them.
+/// The results of the dispatches are in a capture of them.
 #[test]
 fn bindings_are_read_and_work_is_recorded() {
     let scratch = Scratch::new();

@@ -19,7 +19,7 @@ const REMEMBERS: &str = "\nwrong    with fresh values of its inputs, it computes
 
 const CRASH: &str = "*(volatile int *)(uintptr_t)8 = 0; binding_2[i] = 0;";
 
-/// What a kernel prints is printed, and is not taken for a result.
+/// Output of a kernel is printed, and is not taken for a result.
 #[test]
 fn kernels_that_print_or_exit_are_compared() {
     let scratch = Scratch::new();
@@ -290,7 +290,7 @@ fn what_rounding_explains_is_right() {
     assert_eq!((&rounding["function"], &rounding["is_ill_conditioned"]), (&SQUARE.into(), &false.into()));
 }
 
-/// What it computes is right, with these bytes next to its bindings and in its output.
+/// Its results are right, with these bytes next to its bindings and in its output.
 #[test]
 fn a_kernel_that_writes_beyond_its_bindings_or_reads_unwritten_memory_is_wrong() {
     let scratch = Scratch::new();

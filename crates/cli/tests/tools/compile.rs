@@ -75,7 +75,7 @@ impl Work {
         ran.stderr
     }
 
-    /// What `double` of 1 and `add` of 1 and 2 return in a module.
+    /// The results of `double` of 1 and `add` of 1 and 2 in a module.
     pub(crate) fn results(&self, module: &str) -> [String; 2] {
         let module = format!("--module={module}");
         let call = |words: &[&str]| {
@@ -656,7 +656,7 @@ fn dispatches_replace_functions_of_a_linked_module() {
     assert_eq!(ran.status, Some(0), "{}", ran.stderr);
 }
 
-/// What is written of a program, a module or a capture has other names in the others.
+/// Files that are written of a program, a module or a capture have other names in the others.
 #[test]
 fn binaries_replace_executables_wherever_they_are_from() {
     let work = Work::new();

@@ -36,7 +36,7 @@ fn the_cache_is_not_trusted() {
     }
 }
 
-/// What the process of the compiler does not get is not an error of the program.
+/// A resource that the process of the compiler does not get is not an error of the program.
 #[test]
 fn what_the_compiler_lacks_is_said() {
     let work = Work::new();

@@ -6,7 +6,7 @@ use crate::common::{Scratch, capture, fail, fixture, run, write_kernel};
 
 const ADD: &str = "add_dispatch_0_elementwise_4_f32";
 
-/// What a tool prints, which is one object with a header of this schema; and the exit status.
+/// The output of a tool, which is one object with a header of this schema; and the exit status.
 fn object(words: &[&str], schema: &str) -> (Value, Option<i32>) {
     let ran = run(words);
     let object: Value = serde_json::from_str(&ran.stdout).unwrap_or_else(|_| panic!("{words:?}: {ran:?}"));

@@ -1,4 +1,4 @@
-//! What the machine does not have: threads, and space for temporary files.
+//! Resources that the machine does not have: threads, and space for temporary files.
 
 use std::process::Command;
 
@@ -143,7 +143,7 @@ fn a_file_above_the_limit_is_named() {
     }
 }
 
-/// What a verb has begun to write: it fails at the second file, or at the end.
+/// Files that a verb has begun to write do not remain if it fails at the second file, or at the end.
 #[test]
 fn an_error_leaves_nothing() {
     let module = fixture("modules/two_devices.vmfb");

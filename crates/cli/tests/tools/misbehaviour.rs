@@ -1,4 +1,4 @@
-//! What kernels do that they may not: write outside of their bindings, use more than their stack, never end,
+//! Forbidden acts of kernels: they write outside of their bindings, use more than their stack, never end,
 //! or end the process.
 
 use std::os::unix::fs::PermissionsExt;
@@ -232,7 +232,7 @@ fn a_kernel_that_ends_its_process_by_a_signal_is_named() {
     }
 }
 
-/// What it changes of its process does not decide where and how output is written, and is said.
+/// A kernel's changes to its process do not decide where and how output is written, and are reported.
 #[test]
 fn a_kernel_that_changes_its_process_is_noticed() {
     let kernel = Kernel::new(
@@ -270,7 +270,7 @@ fn a_kernel_that_changes_its_process_is_noticed() {
     }
 }
 
-/// What the kernel did shows after it has returned, when the handler of the fault writes its report.
+/// The kernel's damage shows after it has returned, when the handler of the fault writes its report.
 #[test]
 fn the_last_kernel_of_a_process_that_ends_later_is_named() {
     let kernel = Kernel::new(

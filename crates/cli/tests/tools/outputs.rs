@@ -8,7 +8,7 @@ use crate::common::{Ran, Scratch, capture, command, fixture, ran, run};
 
 const STUB: &str = "--function=abs_dispatch_0_elementwise";
 
-/// What stands for the output in a command.
+/// The placeholder of the output in a command.
 const PLACE: &str = "{}";
 
 /// Each argument that names an output: the words of a command, and whether what it writes is the same every

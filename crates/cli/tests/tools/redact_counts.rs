@@ -28,8 +28,8 @@ enum Origin {
     Fill,
 }
 
-/// What the host writes: the first three are a count, which stays in the 64 workgroups of `write_ids`
-/// whichever three they are.
+/// The numbers that the host writes: the first three are a count, which stays in the 64 workgroups of
+/// `write_ids` whichever three they are.
 const NUMBERS: [u32; 16] = [4, 3, 2, 1, 4, 2, 3, 1, 2, 4, 1, 3, 3, 1, 4, 2];
 
 fn bytes_of(words: &[u32]) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! What all reports have in common: the header of their JSON, and errors as JSON.
+//! The common parts of all reports: the header of their JSON, and errors as JSON.
 
 use serde_json::Value;
 

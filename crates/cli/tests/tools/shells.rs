@@ -35,7 +35,7 @@ fn flags(tool: &Tool) -> BTreeSet<&'static str> {
     specs.filter(|spec| works(spec.effect)).map(|spec| spec.name).collect()
 }
 
-/// What is shown for a command line, by word.
+/// The words that are shown for a command line.
 type Complete = fn(&Path, &str) -> Vec<String>;
 
 fn shown(output: Output) -> Vec<String> {
@@ -53,7 +53,7 @@ fn shell(name: &str, directory: &Path) -> Command {
     shell
 }
 
-/// What the program says about a command line, without descriptions.
+/// The program's completions of a command line, without descriptions.
 fn said(directory: &Path, line: &str) -> Vec<String> {
     let words: Vec<_> = line.split(' ').collect();
     let mut rehal = command("rehal");
@@ -63,7 +63,7 @@ fn said(directory: &Path, line: &str) -> Vec<String> {
     lines.iter().map(|line| line.split('\t').next().unwrap().to_owned()).collect()
 }
 
-/// What bash replaces the last part of the line by, split at `=` as bash does.
+/// The replacements of bash for the last part of the line, split at `=` as bash does.
 fn bash(directory: &Path, line: &str) -> Vec<String> {
     const SCRIPT: &str = "source script.bash; read -ra given <<< \"$1\"; [[ $1 == *' ' ]] && given+=('')
         COMP_WORDS=(); for word in \"${given[@]}\"; do
@@ -80,7 +80,7 @@ fn bash(directory: &Path, line: &str) -> Vec<String> {
     shown(bash.output().unwrap()).into_iter().filter(|it| !it.is_empty()).collect()
 }
 
-/// What fish shows, without descriptions. Values follow the name of their flag.
+/// The completions that fish shows, without descriptions. Values follow the name of their flag.
 fn fish(directory: &Path, line: &str) -> Vec<String> {
     let mut fish = shell("fish", directory);
     fish.args(["--no-config", "-c", "source script.fish; complete -C $argv[1]", line]);
@@ -179,7 +179,7 @@ fn candidates_have_descriptions_and_paths_none() {
     assert_eq!(lines(&[]), [""; 0]);
 }
 
-/// What zsh shows on its terminal, where alone it completes, for each command line.
+/// The completions that zsh shows on its terminal, where alone it completes, for each command line.
 fn zsh(directory: &Path, lines: &[&str]) -> Vec<String> {
     // Whatever a line does, the next prompt comes after it, so that nothing waits forever.
     const SCRIPT: &str = "zmodload zsh/zpty; zpty shell 'TERM=xterm zsh -f -i'

@@ -277,14 +277,14 @@ fn until_shown(terminal: &mut File, text: &str) {
     }
 }
 
-/// What a tool prints that shows a rate on a terminal, and is interrupted then: it says so with `note`.
+/// The output of a tool that shows a rate on a terminal, and is interrupted then: it says so with `note`.
 fn interrupted(words: &[&str], note: &str) -> Value {
     let ended = interrupted_at(words, "/s\u{1b}[K", note);
     assert_eq!(ended.status, Some(0), "{ended:?}");
     serde_json::from_str(&ended.stdout).unwrap()
 }
 
-/// What a tool does that is interrupted once it shows `mark` on a terminal: it says so with `note`.
+/// The end of a tool that is interrupted once it shows `mark` on a terminal: it says so with `note`.
 fn interrupted_at(words: &[&str], mark: &str, note: &str) -> Ran {
     let (terminal, side) = open_terminal();
     let mut tool = command("rehal");

@@ -32,7 +32,7 @@ pub fn open_terminal() -> (OwnedFd, OwnedFd) {
     (terminal, side)
 }
 
-/// What a command wrote to standard output, its status, and what it wrote to standard error, which is a pipe.
+/// A command's standard output, its status, and its standard error, which is a pipe.
 fn on_terminal(mut command: Command) -> (String, Option<i32>, String) {
     let (terminal, side) = open_terminal();
     let child = command.stdout(side).stderr(Stdio::piped()).env("TERM", "xterm").spawn().unwrap();
@@ -65,7 +65,7 @@ fn check_shown(text: &str, words: &[&str]) {
     }
 }
 
-/// What becomes of the name in a pipe.
+/// The form of the name in a pipe.
 #[derive(Clone, Copy, PartialEq)]
 enum Piped {
     /// It is printed as it is.

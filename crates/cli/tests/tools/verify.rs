@@ -592,7 +592,7 @@ fn names_do_not_control_the_terminal() {
     assert!(!ran.stdout.contains('\x1b'));
 }
 
-/// What a crash of a kernel interrupts leaves no files behind, and replaces none.
+/// Work that a crash of a kernel interrupts leaves no files behind, and replaces none.
 #[test]
 fn a_crash_leaves_nothing_half_written() {
     for name in ["crash.divide-by-zero.local-sync", "crash.gather-outside.local-sync"] {

@@ -41,7 +41,7 @@ impl Step {
         Ok(Self { fault, store, op })
     }
 
-    /// What a command does. Commands execute in order, so barriers and events need nothing.
+    /// The step of a command. Commands execute in order, so barriers and events need nothing.
     pub(super) fn from_command(command: &Command<Live<'_>>, fault: Fault) -> Result<Option<Self>> {
         command.as_queue_op().map(|op| Self::from_queue_op(&op, fault)).transpose()
     }

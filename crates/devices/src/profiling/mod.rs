@@ -41,7 +41,7 @@ use crate::{NamedPath, ProfileFile};
 pub enum RequestedData {
     /// These, of every device.
     Kinds(ProfileData),
-    /// What the reference's tools measure for statistics, as far as the device reports it: events of its
+    /// The data of the reference's tools for statistics, as far as the device reports it: events of its
     /// queues with the host's times of what they execute or, of devices that lack these times, with the
     /// events of memory. Of the latter also the times of dispatches, which the reference leaves out: without
     /// them, functions have none.
@@ -50,7 +50,7 @@ pub enum RequestedData {
     DispatchTimes,
 }
 
-/// What to profile.
+/// The choice of what to profile.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProfilingOptions {

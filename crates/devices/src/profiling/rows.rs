@@ -381,7 +381,7 @@ pub(super) fn dispatch_event(rows: &mut Vec<u8>, id: u64, event: &DispatchEvent)
     rows.extend_from_slice(row.sized().as_bytes());
 }
 
-/// What the processor spent on a dispatch, whose host execution event has the id `event`.
+/// The processor's time for a dispatch, whose host execution event has the id `event`.
 pub(super) fn processor_time(
     rows: &mut Vec<u8>,
     origin: &Origin,
@@ -406,7 +406,7 @@ pub(super) fn processor_time(
     rows.extend_from_slice(row.sized().as_bytes());
 }
 
-/// What a worker executed of a command, or of a submission without a command buffer.
+/// The span of a worker on a command, or on a submission without a command buffer.
 pub(super) fn worker_span(rows: &mut Vec<u8>, origin: &Origin, id: u64, span: &WorkerSpan) {
     let operation = &span.operation;
     let (source_type, source_id) = match operation.command_buffer_id {

@@ -36,7 +36,7 @@ pub(super) struct DeviceSink {
     writing: Mutex<()>,
 }
 
-/// What is not written yet.
+/// The rows that are not written yet.
 #[derive(Default)]
 struct Pending {
     /// Rows, as the bytes of their chunks.

@@ -1,4 +1,4 @@
-//! What sinks write: ids and relationships of events, and the ticks of a device whose clock drifts from the
+//! The files of sinks: ids and relationships of events, and the ticks of a device whose clock drifts from the
 //! host's time.
 
 use rehal_base::StatusCode;

@@ -7,14 +7,14 @@ use rehal_hal::{CreateOp, FileContents, FileSource, HostOp, Op, PrepareExecutabl
 use rehal_judge::NONE;
 use rehal_replay::Ids;
 
+use super::capture_pass::{Call, Entry, Role, Side, call, name_of};
+use super::data;
 use super::executables::{self, Prepared};
-use super::fields::{self, Fields, Name, Value};
+use super::fields::{self, Fields, Name, ObjectKind, Value};
 use super::groups::{Change, Groups};
 use super::objects::Objects;
 use super::pairs::Pairs;
 use super::report::{ChangeKind, DiffOptions, ExecutableChange, FieldChange, FieldName, FieldValue};
-use super::side::{Entry, Role, Said, Side, name_of, said};
-use super::{ObjectKind, data};
 
 /// Maximum number of submissions that only one capture has and that are followed, to find what others wait
 /// for through them.
@@ -54,15 +54,15 @@ impl<'c> Fields<'c> for List<'c> {
 }
 
 impl<'c> List<'c> {
-    fn of(&mut self, said: &Said<'c>) {
+    fn of(&mut self, call: &Call<'c>) {
         self.0.clear();
         let name = |base| Name { base, index: None, part: "" };
-        match said {
-            Said::Op(op) => fields::write(op, self),
-            Said::Failed(status) => {
+        match call {
+            Call::Op(op) => fields::write(op, self),
+            Call::Failed(status) => {
                 self.0.push((name("status"), Value::Text(status_name(*status).as_bytes())));
             }
-            Said::Opaque => {}
+            Call::Opaque => {}
         }
     }
 }
@@ -140,8 +140,8 @@ impl<'s, 'c> Walk<'s, 'c> {
         let side = self.side(kind);
         let entry = &side.entries[index as usize];
         let record = side.record(index)?;
-        let said = said(&record)?;
-        if let Some(Said::Op(Op::Host(HostOp::Create(CreateOp::Executable(op))))) = &said {
+        let call = call(&record)?;
+        if let Some(Call::Op(Op::Host(HostOp::Create(CreateOp::Executable(op))))) = &call {
             let prepared = Prepared { op, record: entry.ordinal };
             self.executables.push(executables::only(kind, prepared));
             return Ok(index + 1);
@@ -149,7 +149,7 @@ impl<'s, 'c> Walk<'s, 'c> {
         let mut change = Change {
             kind,
             operation: name_of(entry.code),
-            subject: said.as_ref().map_or(&[][..], |said| subject(side, said)),
+            subject: call.as_ref().map_or(&[][..], |call| subject(side, call)),
             scope: entry.scope,
             before: None,
             after: None,
@@ -214,7 +214,7 @@ impl<'s, 'c> Walk<'s, 'c> {
             self.same_count += 1;
             return Ok(());
         }
-        let (Some(first), Some(second)) = (said(&first)?, said(&second)?) else { return Ok(()) };
+        let (Some(first), Some(second)) = (call(&first)?, call(&second)?) else { return Ok(()) };
         let (mut before, mut after) = (std::mem::take(&mut self.first), std::mem::take(&mut self.second));
         before.of(&first);
         after.of(&second);
@@ -543,7 +543,7 @@ fn followed(
         }
         let Some(rest) = left.checked_sub(1) else { return Ok(None) };
         *left = rest;
-        let Some(Said::Op(Op::Queue(submission))) = said(&side.record(index)?)? else { continue };
+        let Some(Call::Op(Op::Queue(submission))) = call(&side.record(index)?)? else { continue };
         for it in submission.waits {
             let origin = side.origin(it.semaphore_id.get(), it.value.get());
             open.extend(origin.filter(|origin| seen.insert(*origin)));
@@ -552,9 +552,9 @@ fn followed(
     Ok(Some(found))
 }
 
-/// What an operation is about: a function, a scope or a path.
-fn subject<'c>(side: &Side<'c>, said: &Said<'c>) -> &'c [u8] {
-    let Said::Op(op) = said else { return &[] };
+/// The subject of an operation: a function, a scope or a path.
+fn subject<'c>(side: &Side<'c>, call: &Call<'c>) -> &'c [u8] {
+    let Call::Op(op) = call else { return &[] };
     match op {
         Op::Host(HostOp::ScopeBegin { name } | HostOp::ScopeEnd { name }) => name,
         Op::Host(HostOp::Create(CreateOp::File(it))) => path(&it.source.contents).unwrap_or_default(),
@@ -565,20 +565,20 @@ fn subject<'c>(side: &Side<'c>, said: &Said<'c>) -> &'c [u8] {
     }
 }
 
-fn executable<'o, 'c>(said: &'o Said<'c>) -> Option<&'o PrepareExecutable<Ids<'c>>> {
-    match said {
-        Said::Op(Op::Host(HostOp::Create(CreateOp::Executable(it)))) => Some(it),
+fn executable<'o, 'c>(call: &'o Call<'c>) -> Option<&'o PrepareExecutable<Ids<'c>>> {
+    match call {
+        Call::Op(Op::Host(HostOp::Create(CreateOp::Executable(it)))) => Some(it),
         _ => None,
     }
 }
 
 /// The change of an operation that succeeded in one capture and not in the other.
-fn outcomes(before: &Said<'_>, after: &Said<'_>) -> FieldChange {
-    let text = |said: &Said<'_>| {
-        Some(FieldValue::Text(match said {
-            Said::Op(_) => "succeeded".into(),
-            Said::Failed(status) => format!("failed ({})", status_name(*status)).into(),
-            Said::Opaque => "not captured".into(),
+fn outcomes(before: &Call<'_>, after: &Call<'_>) -> FieldChange {
+    let text = |call: &Call<'_>| {
+        Some(FieldValue::Text(match call {
+            Call::Op(_) => "succeeded".into(),
+            Call::Failed(status) => format!("failed ({})", status_name(*status)).into(),
+            Call::Opaque => "not captured".into(),
         }))
     };
     let name = FieldName(Name { base: "outcome", index: None, part: "" });
@@ -590,7 +590,7 @@ fn status_name(status: u32) -> &'static str {
     StatusCode::from_u32(status).map_or("unknown status", StatusCode::name)
 }
 
-/// What was read from a file, if the capture has it.
+/// The bytes that were read from a file, if the capture has them.
 fn read<'c>(source: Option<FileSource<&'c [u8]>>, offset: u64, captured: &'c [u8]) -> Option<&'c [u8]> {
     match source?.contents {
         _ if !captured.is_empty() => Some(captured),

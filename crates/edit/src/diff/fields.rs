@@ -9,8 +9,7 @@ use rehal_hal::{
     Op, QueueOp, RangeOp, WorkgroupCount,
 };
 use rehal_replay::{Ids, buffer_ref};
-
-use super::ObjectKind;
+use serde::{Serialize, Serializer};
 
 /// Bits of a type of bit fields, with their names.
 macro_rules! flags {
@@ -52,7 +51,7 @@ pub(super) enum Value<'a> {
     Signals(&'a [layout::SemaphoreTimepoint]),
     /// The source of a file's bytes.
     Source(FileSource<&'a [u8]>),
-    /// What was read from a file at an offset, if it was captured.
+    /// The bytes that were read from a file at an offset, if they were captured.
     FileRead {
         file: u64,
         offset: u64,
@@ -433,4 +432,55 @@ fn dispatch<'a, F: Fields<'a>>(it: &Dispatch<Ids<'a>>, out: &mut Out<'_, F>) {
     out.words("constant", it.constants);
     out.ranges("binding", it.bindings);
     out.put("flags", flags!(it.flags, rehal_hal::DispatchFlags));
+}
+
+/// Kinds of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the names are those of the HAL")]
+pub enum ObjectKind {
+    Device,
+    Allocator,
+    Buffer,
+    Semaphore,
+    CommandBuffer,
+    ExecutableCache,
+    Executable,
+    File,
+    Event,
+}
+
+impl Serialize for ObjectKind {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl ObjectKind {
+    /// All kinds.
+    pub const ALL: [Self; 9] = [
+        Self::Device,
+        Self::Allocator,
+        Self::Buffer,
+        Self::Semaphore,
+        Self::CommandBuffer,
+        Self::ExecutableCache,
+        Self::Executable,
+        Self::File,
+        Self::Event,
+    ];
+
+    /// Its name, such as `command buffer`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Allocator => "allocator",
+            Self::Buffer => "buffer",
+            Self::Semaphore => "semaphore",
+            Self::CommandBuffer => "command buffer",
+            Self::ExecutableCache => "executable cache",
+            Self::Executable => "executable",
+            Self::File => "file",
+            Self::Event => "event",
+        }
+    }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
+use super::capture_pass::Side;
 use super::fields::Name;
 use super::report::{ChangeKind, FieldChange, Occurrence, OperationChange};
-use super::side::Side;
 
 /// A change of one operation.
 pub(super) struct Change<'c> {
@@ -19,7 +19,7 @@ pub(super) struct Change<'c> {
     pub changes: Vec<FieldChange>,
 }
 
-/// What changes have in common that are folded.
+/// The common properties of changes that are folded.
 #[derive(PartialEq, Eq, Hash)]
 struct Key<'c> {
     kind: ChangeKind,

@@ -8,7 +8,7 @@ use crate::{CaptureDiff, ChangeKind, DiffedCapture};
 
 /// The differences of two captures; see the guide of `rehal diff`.
 pub struct DiffReport<'r> {
-    /// What differs.
+    /// The differences.
     pub diff: &'r CaptureDiff,
     /// The paths of both captures.
     pub paths: [String; 2],

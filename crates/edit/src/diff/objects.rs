@@ -1,8 +1,8 @@
 //! Which objects of two captures correspond to each other.
 
+use super::capture_pass::Side;
 use super::ids::IdMap;
 use super::pairs::Pairs;
-use super::side::Side;
 
 /// Objects that correspond: those that corresponding operations create, and others from their first common
 /// use on.

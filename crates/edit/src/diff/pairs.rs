@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use rehal_judge::{Aligner, NONE};
 
-use super::side::{Entry, Role, Side};
+use super::capture_pass::{Entry, Role, Side};
 
 /// Maximum number of positions by which a block is shifted.
 const MAX_SHIFT: usize = 1 << 16;

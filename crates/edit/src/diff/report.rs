@@ -6,8 +6,7 @@ use rehal_capture::{Tear, Version};
 use rehal_judge::{ElementDifference, ElementDifferences};
 use serde::{Serialize, Serializer};
 
-use super::ObjectKind;
-use super::fields::Name;
+use super::fields::{Name, ObjectKind};
 
 /// Options for comparing captures.
 #[derive(Clone, Debug)]
@@ -25,7 +24,7 @@ impl Default for DiffOptions {
     }
 }
 
-/// What differs between two captures.
+/// The differences between two captures.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CaptureDiff {
@@ -44,7 +43,7 @@ pub struct CaptureDiff {
     /// Number of operations that are the same at the same place.
     #[serde(skip)]
     pub same_count: u64,
-    /// What could not be compared, as sentences; not a difference.
+    /// The parts that could not be compared, as sentences; not a difference.
     pub undetermined: Vec<String>,
     /// Number of differences of which only the count is kept, to bound the memory.
     pub omitted_count: u64,
@@ -167,7 +166,7 @@ impl ChangeKind {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct OperationChange {
-    /// What happened to them.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// The operation's name in captures, such as `command_buffer.dispatch`; `scope` for a whole scope that
     /// was removed or inserted.
@@ -196,7 +195,7 @@ pub struct Occurrence {
     /// Number of operations: more than 1 for a scope.
     #[serde(rename = "operations")]
     pub operation_count: u64,
-    /// What differs, in the order of [`OperationChange::fields`].
+    /// The differences, in the order of [`OperationChange::fields`].
     pub changes: Box<[FieldChange]>,
 }
 
@@ -301,7 +300,7 @@ pub struct DataDifference {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct ExecutableChange {
-    /// What happened to it.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// The executable of the first capture.
     pub before: Option<DiffedExecutable>,
@@ -310,7 +309,7 @@ pub struct ExecutableChange {
     /// Whether both have the same code; `None` without one of both.
     #[serde(rename = "same_code")]
     pub is_same_code: Option<bool>,
-    /// What differs, except for its code.
+    /// The differences, except for its code.
     pub changes: Vec<FieldChange>,
     /// The functions that differ, those of the first capture first.
     pub functions: Vec<FunctionChange>,
@@ -344,7 +343,7 @@ pub struct DiffedExecutable {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct FunctionChange {
-    /// What happened to it.
+    /// The kind of change.
     pub kind: ChangeKind,
     /// Its name; empty if it is unknown.
     #[serde(serialize_with = "text")]
@@ -355,7 +354,7 @@ pub struct FunctionChange {
     /// unknown.
     #[serde(rename = "same_code")]
     pub is_same_code: Option<bool>,
-    /// What differs in its signature.
+    /// The differences of its signature.
     pub changes: Vec<FieldChange>,
 }
 
@@ -372,9 +371,9 @@ impl CaptureDiff {
     pub fn count(&self, kind: ChangeKind) -> u64 {
         let executables = self.executables.iter().filter(|it| it.kind == kind).count() as u64;
         let operations = self.operations.iter().filter(|it| it.kind == kind);
-        let count = |it: &OperationChange| -> u64 {
-            let kept: u64 = it.occurrences.iter().map(|it| it.operation_count).sum();
-            kept + (it.count - it.occurrences.len() as u64)
+        let count = |change: &OperationChange| -> u64 {
+            let kept: u64 = change.occurrences.iter().map(|it| it.operation_count).sum();
+            kept + (change.count - change.occurrences.len() as u64)
         };
         executables + operations.map(count).sum::<u64>()
     }

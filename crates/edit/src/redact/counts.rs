@@ -36,7 +36,7 @@ pub struct ChangedCount {
 }
 
 impl WorkgroupCounts {
-    /// Those of a replay of the original capture.
+    /// The counts of a replay of the original capture.
     pub fn from_replay(original: &Replay, reports: &mut dyn Observer) -> Result<Self> {
         let mut watch = Watch::for_plan(original.plan(), |this: &mut Vec<_>, seen, _| {
             this.push(seen);

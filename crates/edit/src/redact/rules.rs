@@ -1,16 +1,16 @@
-//! What a user decides about the data of a capture.
+//! Decisions of a user about the data of a capture.
 
 use std::fmt;
 
 use rehal_base::{ElementType, Error, Range, Result, glob};
 
-/// What becomes of the data that a rule selects.
+/// The treatment of the data that a rule selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RedactRule {
     /// The data.
     pub selector: DataSelector,
-    /// What becomes of it.
+    /// The new content.
     pub decision: RedactDecision,
 }
 
@@ -25,7 +25,7 @@ pub enum DataSelector {
     Range(DataRange),
 }
 
-/// What becomes of data.
+/// The treatment of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedactDecision {
     /// It becomes zero.

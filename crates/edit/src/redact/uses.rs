@@ -58,7 +58,7 @@ pub(super) struct Segment {
     functions: Vec<u32>,
 }
 
-/// What a function, or a dispatch with its workgroup count, uses.
+/// The range that a function, or a dispatch with its workgroup count, uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Use {
     range: Range,
@@ -68,7 +68,7 @@ struct Use {
 
 /// The uses of each store.
 #[derive(Default)]
-struct Found {
+struct StoreUses {
     uses: HashMap<Store, Vec<Use>>,
     seen: HashSet<(Store, Use)>,
 }
@@ -76,7 +76,7 @@ struct Found {
 impl Uses {
     /// Finds the uses of the data of a plan.
     pub(super) fn from_plan(plan: &Plan, rules: &[RedactRule]) -> Result<Self> {
-        let (mut this, mut found) = (Self::default(), Found::default());
+        let (mut this, mut found) = (Self::default(), StoreUses::default());
         let mut known = HashMap::new();
         plan.distinct_dispatches(|dispatch, count| {
             if let Some(it) = &dispatch.workgroup_count_ref {
@@ -135,9 +135,9 @@ impl Uses {
                 is_count(target.buffer_id, Range { offset: target.offset, length: target.length })
             });
         plan.distinct_dispatches(|dispatch, _| {
-            may_change |= dispatch.bindings.iter().any(|it| {
-                let range = Range { offset: it.offset, length: it.length };
-                it.access != AccessKind::Reads && is_count(it.buffer_id, range)
+            may_change |= dispatch.bindings.iter().any(|binding| {
+                let range = Range { offset: binding.offset, length: binding.length };
+                binding.access != AccessKind::Reads && is_count(binding.buffer_id, range)
             });
             Ok(())
         })?;
@@ -200,7 +200,7 @@ impl Uses {
     }
 }
 
-impl Found {
+impl StoreUses {
     /// Adds a use; returns whether it is new.
     fn add(&mut self, store: Store, it: Use) -> bool {
         let is_new = it.range.length != 0 && self.seen.insert((store, it));

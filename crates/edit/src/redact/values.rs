@@ -105,7 +105,7 @@ impl Elements {
     }
 }
 
-/// What [`Elements::fill`] wrote.
+/// The bytes that [`Elements::fill`] wrote.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Filled {
     /// Bytes of numbers that were replaced by another number.

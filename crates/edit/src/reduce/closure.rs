@@ -1,4 +1,4 @@
-//! What a choice of parts keeps: these parts, what they name, and lists without what is left out.
+//! The closure of a choice of parts: these parts, what they name, and lists without what is left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -33,8 +33,8 @@ pub(super) struct Edits {
     pub capacity: Option<u64>,
 }
 
-/// What is kept of a program.
-pub(super) struct Kept {
+/// The records of a program that are kept.
+pub(super) struct KeptRecords {
     /// By record.
     pub records: Vec<bool>,
     /// By record.
@@ -55,7 +55,7 @@ pub(super) struct Closure<'p, 'a> {
     records: Vec<bool>,
     edits: HashMap<u32, Edits>,
     needed: HashSet<u64>,
-    /// Kept records whose names have not been followed.
+    /// KeptRecords records whose names have not been followed.
     open: Vec<u32>,
     /// The slots that the kept commands of a command buffer name.
     slots: HashMap<u64, BTreeSet<u32>>,
@@ -66,7 +66,7 @@ pub(super) struct Closure<'p, 'a> {
 }
 
 impl<'p, 'a> Closure<'p, 'a> {
-    pub fn of(program: &'p Program<'a>, choice: &'p Choice) -> Result<Kept> {
+    pub fn of(program: &'p Program<'a>, choice: &'p Choice) -> Result<KeptRecords> {
         let mut this = Self {
             program,
             choice,
@@ -93,7 +93,7 @@ impl<'p, 'a> Closure<'p, 'a> {
         if let (false, Some(first)) = (program.devices.iter().any(is_kept), program.devices.first()) {
             this.records[*first as usize] = true;
         }
-        Ok(Kept { records: this.records, edits: this.edits })
+        Ok(KeptRecords { records: this.records, edits: this.edits })
     }
 
     fn keep(&mut self, record: u32) {
@@ -331,7 +331,7 @@ impl Order<'_, '_> {
         Ok(())
     }
 
-    /// What a removed signal directly follows: kept timepoints, and removed signals.
+    /// The direct predecessors of a removed signal: kept timepoints, and removed signals.
     fn before(&self, (semaphore, value): (u64, u64)) -> Result<(Values, Vec<(u64, u64)>)> {
         let (mut kept, mut removed) = (Values::new(), Vec::new());
         let signals = &self.program.signals[&semaphore];

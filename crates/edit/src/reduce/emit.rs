@@ -1,15 +1,17 @@
 //! Writes what is kept of a program as a capture.
 
+use std::collections::BTreeMap;
 use std::io::{BufWriter, Seek, Write};
 
 use rehal_base::{Error, Result};
 use rehal_capture::layout::RECORD_FLAG_OPTIONAL;
 use rehal_capture::{PayloadType, Record, RecordFields, Writer};
-use rehal_hal::{HostOp, MemoryAccess, Op, RangeOp};
+use rehal_hal::{Command, HostOp, MemoryAccess, Op, QueueOp, RangeOp};
 use rehal_replay::{Ids, decode, encode_payload};
 
+use super::ReduceSize;
 use super::bytes::{data_of, nonzero};
-use super::closure::{Choice, Edits, Kept};
+use super::closure::{Choice, Edits, KeptRecords};
 use super::program::{Program, Role};
 use super::visit::{Lists, with_lists};
 
@@ -19,11 +21,11 @@ pub(super) const SPARSE_GAP_BYTES: usize = 256;
 /// Receives the records: whether the one at the index is written as it is, its fields, and its payload.
 type Put<'p> = dyn FnMut(bool, &RecordFields, &[&[u8]]) -> Result<()> + 'p;
 
-/// What is kept of a program, with its changes.
+/// The kept records of a program, with their changes.
 pub(super) struct Variant<'v, 'a> {
     pub program: &'v Program<'a>,
     pub choice: &'v Choice,
-    pub kept: &'v Kept,
+    pub kept: &'v KeptRecords,
 }
 
 impl Variant<'_, '_> {
@@ -151,6 +153,58 @@ impl Variant<'_, '_> {
         }
         Ok(())
     }
+}
+
+/// How large what is kept is, without the bytes of the file.
+pub(super) fn size_of(program: &Program<'_>, choice: &Choice, kept: &KeptRecords) -> Result<ReduceSize> {
+    let mut size = ReduceSize::default();
+    for (index, role) in program.roles.iter().enumerate().filter(|(index, _)| kept.records[*index]) {
+        size.records += 1;
+        match role {
+            Role::Note | Role::Described(_) | Role::Recording(_) => continue,
+            Role::Command(_) => size.commands += 1,
+            Role::Create(_) => size.objects += 1,
+            Role::Submission | Role::Host => {}
+        }
+        match program.op(index as u32)? {
+            Some(Op::Queue(submission)) => {
+                size.submissions += 1;
+                size.dispatches += u64::from(matches!(submission.op, QueueOp::Dispatch(_)));
+            }
+            Some(Op::Command { command: Command::Dispatch(_), .. }) => size.dispatches += 1,
+            Some(Op::Host(HostOp::ScopeBegin { .. })) => size.scopes += 1,
+            Some(Op::Host(HostOp::Map(_) | HostOp::Flush(..) | HostOp::Invalidate(_))) => {
+                size.host_accesses += 1;
+            }
+            _ => {}
+        }
+    }
+    let nonzero = |data: &Vec<u8>| data.iter().filter(|byte| **byte != 0).count() as u64;
+    size.data_bytes = carried(program, choice, kept)?.values().map(nonzero).sum();
+    Ok(size)
+}
+
+/// The bytes that a kept record carries, with zeros for those that are left out.
+pub(super) fn carried(
+    program: &Program<'_>,
+    choice: &Choice,
+    kept: &KeptRecords,
+) -> Result<BTreeMap<u32, Vec<u8>>> {
+    let mut carried = BTreeMap::new();
+    for (index, is_kept) in kept.records.iter().enumerate() {
+        let index = index as u32;
+        if !is_kept || matches!(program.roles[index as usize], Role::Note | Role::Described(_)) {
+            continue;
+        }
+        let Some(op) = program.op(index)? else { continue };
+        let Some(data) = data_of(&op) else { continue };
+        let data = match choice.zeros.get(&index) {
+            Some(zeros) => zeros.cleared(data),
+            None => data.to_vec(),
+        };
+        carried.insert(index, data);
+    }
+    Ok(carried)
 }
 
 /// Whether the zeros of what a record carries can be left out: what the host writes without reading it.

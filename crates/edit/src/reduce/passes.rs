@@ -1,17 +1,15 @@
 //! The order in which parts are tried, from coarse to fine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use rehal_base::Result;
-use rehal_hal::{HostOp, Op, QueueOp};
 
-use super::ReduceSize;
-use super::bytes::{data_of, nonzero};
-use super::closure::{Choice, Kept};
+use super::bytes::nonzero;
+use super::closure::Choice;
 use super::delta::{Trials, reduce as delta};
-use super::emit::{SPARSE_GAP_BYTES, can_be_sparse};
-use super::program::{PartKind, Program, Role};
+use super::emit::{SPARSE_GAP_BYTES, can_be_sparse, carried};
+use super::program::{PartKind, Program};
 use super::search::{Best, Search};
 
 /// Parts of these kinds, and what the stage is called.
@@ -92,25 +90,6 @@ fn scopes(search: &mut Search<'_>, program: &Program<'_>, best: &mut Best, first
     delta(&mut items, first, &mut Pass { search, program, best, leave_out: leave_out_parts })
 }
 
-/// The bytes that a kept record carries, with zeros for those that are left out.
-fn carried(program: &Program<'_>, choice: &Choice, kept: &Kept) -> Result<BTreeMap<u32, Vec<u8>>> {
-    let mut carried = BTreeMap::new();
-    for (index, is_kept) in kept.records.iter().enumerate() {
-        let index = index as u32;
-        if !is_kept || matches!(program.roles[index as usize], Role::Note | Role::Described(_)) {
-            continue;
-        }
-        let Some(op) = program.op(index)? else { continue };
-        let Some(data) = data_of(&op) else { continue };
-        let data = match choice.zeros.get(&index) {
-            Some(zeros) => zeros.cleared(data),
-            None => data.to_vec(),
-        };
-        carried.insert(index, data);
-    }
-    Ok(carried)
-}
-
 /// Replaces ranges of bytes by zeros, and leaves zeros out.
 fn bytes(search: &mut Search<'_>, program: &Program<'_>, best: &mut Best, first: usize) -> Result<bool> {
     let longest = carried(program, &best.choice, &best.kept)?.values().map(Vec::len).max().unwrap_or(0);
@@ -187,33 +166,4 @@ impl<T, F: Fn(&mut Choice, &[T])> Trials<T> for Pass<'_, '_, '_, F> {
     fn is_over(&mut self) -> bool {
         self.search.is_over()
     }
-}
-
-/// How large what is kept is, without the bytes of the file.
-pub(super) fn size_of(program: &Program<'_>, choice: &Choice, kept: &Kept) -> Result<ReduceSize> {
-    let mut size = ReduceSize::default();
-    for (index, role) in program.roles.iter().enumerate().filter(|(index, _)| kept.records[*index]) {
-        size.records += 1;
-        match role {
-            Role::Note | Role::Described(_) | Role::Recording(_) => continue,
-            Role::Command(_) => size.commands += 1,
-            Role::Create(_) => size.objects += 1,
-            Role::Submission | Role::Host => {}
-        }
-        match program.op(index as u32)? {
-            Some(Op::Queue(submission)) => {
-                size.submissions += 1;
-                size.dispatches += u64::from(matches!(submission.op, QueueOp::Dispatch(_)));
-            }
-            Some(Op::Command { command: rehal_hal::Command::Dispatch(_), .. }) => size.dispatches += 1,
-            Some(Op::Host(HostOp::ScopeBegin { .. })) => size.scopes += 1,
-            Some(Op::Host(HostOp::Map(_) | HostOp::Flush(..) | HostOp::Invalidate(_))) => {
-                size.host_accesses += 1;
-            }
-            _ => {}
-        }
-    }
-    let nonzero = |data: &Vec<u8>| data.iter().filter(|byte| **byte != 0).count() as u64;
-    size.data_bytes = carried(program, choice, kept)?.values().map(nonzero).sum();
-    Ok(size)
 }

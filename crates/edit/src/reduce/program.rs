@@ -7,18 +7,18 @@ use rehal_capture::{Capture, CaptureBytes, OpenOptions, PayloadType, Record, Rec
 use rehal_hal::{CreateOp, HostOp, Op, QueueOp, Submission};
 use rehal_replay::{Ids, decode};
 
-/// What a part is, which decides when it is tried.
+/// The kind of a part, which decides when it is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum PartKind {
     /// A record without an operation: a query, a call that failed, a digest.
     Note,
-    /// What creates an object: kept while something names it.
+    /// The creation of an object: kept while something names it.
     Object,
     /// A submission that is not an allocation.
     Submission,
     /// A command.
     Command,
-    /// What the host does with memory, and what else it calls.
+    /// The host's accesses to memory, and its other calls.
     Host,
     /// The begin and the end of a scope.
     Scope,
@@ -32,7 +32,7 @@ pub(super) struct Part {
     pub records: Vec<u32>,
 }
 
-/// What a record does.
+/// The role of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Note,
@@ -219,7 +219,7 @@ enum Added {
     Joined(Role, u32),
 }
 
-/// What has begun and not ended.
+/// The calls that have begun and not ended.
 #[derive(Default)]
 struct Pairs<'a> {
     /// The parts of mappings, by buffer, offset and length.

@@ -9,26 +9,28 @@ use std::time::Instant;
 use rehal_base::{Context, Error, Result};
 use rehal_replay::{CaptureBytes, Plan, PlanOptions};
 
-use super::closure::{Choice, Closure, Kept};
-use super::emit::Variant;
+use super::closure::{Choice, Closure, KeptRecords};
+use super::emit::{Variant, size_of};
 use super::program::Program;
-use super::{
-    ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch, passes,
-};
+use super::{ReduceHost, ReduceOptions, ReduceProgress, ReduceSize, ReduceStop, Reduction, SlicedDispatch};
 
 /// Maximum number of dispatches of which slices are tried one by one.
 const MAX_SLICES: u64 = 64;
 
+/// Reduces a program, as far as checks of the search pass.
+pub(super) type Passes = fn(&mut Search<'_>, &Program<'_>, &mut Best) -> Result<()>;
+
 /// The state of a reduction.
 pub(super) struct Search<'h> {
     pub options: ReduceOptions,
+    passes: Passes,
     host: &'h dyn ReduceHost,
     directory: PathBuf,
     begun: Instant,
     check_count: u64,
     rejected_count: u64,
     file_count: u64,
-    /// What is known of the candidates of the current program, by digest.
+    /// The known verdicts on the candidates of the current program, by digest.
     known: HashMap<[u8; 32], bool>,
     stop: Option<ReduceStop>,
     stage: &'static str,
@@ -43,7 +45,7 @@ pub(super) struct Search<'h> {
 /// The best candidate of a program.
 pub(super) struct Best {
     pub choice: Choice,
-    pub kept: Kept,
+    pub kept: KeptRecords,
     digest: [u8; 32],
     file: PathBuf,
 }
@@ -51,12 +53,12 @@ pub(super) struct Best {
 /// A candidate before its check.
 struct Candidate {
     choice: Choice,
-    kept: Kept,
+    kept: KeptRecords,
     digest: [u8; 32],
     file: PathBuf,
 }
 
-/// What a check says of a candidate.
+/// The verdict of a check on a candidate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// It is invalid, and was not checked.
@@ -66,9 +68,10 @@ enum Verdict {
 }
 
 impl<'h> Search<'h> {
-    pub fn new(options: ReduceOptions, host: &'h dyn ReduceHost, directory: &Path) -> Self {
+    pub fn new(options: ReduceOptions, passes: Passes, host: &'h dyn ReduceHost, directory: &Path) -> Self {
         Self {
             options,
+            passes,
             host,
             directory: directory.to_owned(),
             begun: Instant::now(),
@@ -156,7 +159,7 @@ impl<'h> Search<'h> {
         let Candidate { choice, kept, digest, file } = whole;
         let mut best = Best { choice, kept, digest, file };
         self.accepted(&program, &best)?;
-        passes::reduce(self, &program, &mut best)?;
+        (self.passes)(self, &program, &mut best)?;
         Ok(best.file)
     }
 
@@ -287,7 +290,7 @@ impl<'h> Search<'h> {
     }
 
     fn accepted(&mut self, program: &Program<'_>, best: &Best) -> Result<()> {
-        self.size = passes::size_of(program, &best.choice, &best.kept)?;
+        self.size = size_of(program, &best.choice, &best.kept)?;
         self.size.bytes = fs::metadata(&best.file).map_or(0, |it| it.len());
         self.report(false);
         Ok(())
@@ -297,7 +300,7 @@ impl<'h> Search<'h> {
         let program = Program::from_capture(capture, recover)?;
         let all = Choice::all(&program);
         let kept = Closure::of(&program, &all)?;
-        let mut size = passes::size_of(&program, &all, &kept)?;
+        let mut size = size_of(&program, &all, &kept)?;
         size.bytes = capture.as_slice().len() as u64;
         Ok(size)
     }

@@ -1,4 +1,4 @@
-//! What an operation names, and operations with other lists: renamings from ids to the same ids.
+//! Objects that an operation names, and operations with other lists: renamings from ids to the same ids.
 
 use rehal_base::Result;
 use rehal_capture::layout;
@@ -9,7 +9,7 @@ use rehal_hal::{
 use rehal_replay::Ids;
 use zerocopy::little_endian::U64;
 
-/// What an operation names.
+/// The objects that an operation names.
 #[derive(Default)]
 pub(super) struct Named {
     /// The objects that it cannot do without, in the order of its fields; the object that it creates is not
@@ -22,8 +22,8 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// What an operation names, except what can be left out of its lists: timepoints, barriers of buffers,
-    /// events to wait for, and the binding table of an execution.
+    /// The objects that an operation names, except what can be left out of its lists: timepoints, barriers of
+    /// buffers, events to wait for, and the binding table of an execution.
     pub fn by(op: &Op<Ids<'_>>) -> Result<Self> {
         let mut this = Self::default();
         match *op {

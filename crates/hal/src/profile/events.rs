@@ -9,7 +9,7 @@ use crate::{
 /// A queue operation, as all events of it name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfiledOperation {
-    /// What it does.
+    /// Its kind.
     pub kind: QueueOpKind,
     /// The queue that executes it.
     pub queue_ordinal: u32,
@@ -30,9 +30,9 @@ pub struct ProfiledOperation {
 pub struct QueueEvent<'a> {
     /// The operation.
     pub operation: ProfiledOperation,
-    /// What it waits for, by the ids of the semaphores.
+    /// Timepoints that it waits for, by the ids of the semaphores.
     pub waits: &'a [Timepoint<u64>],
-    /// What it signals.
+    /// Timepoints that it signals.
     pub signals: &'a [Timepoint<u64>],
     /// Whether some of its waits were not reached when it was submitted.
     pub was_deferred: bool,
@@ -87,7 +87,7 @@ pub struct HostExecution {
     pub end_ns: i64,
     /// Sum of the times that all threads spent in it, if it is a dispatch.
     pub thread_time_ns: i64,
-    /// What the processor spent on it, if it is a dispatch and that is requested.
+    /// The processor's time for it, if it is a dispatch and that is requested.
     pub processor: Option<ProcessorTime>,
     /// Ordinal of the capture's record that the queue operation replays, unless its queue event has it.
     pub replayed_record: Option<u64>,
@@ -125,7 +125,7 @@ impl ProcessorTime {
     }
 }
 
-/// What a step in the life of an allocation is.
+/// The kind of a step in the life of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryEventKind {
     /// Allocated by a queue.
@@ -152,7 +152,7 @@ pub enum MemoryEventKind {
 /// A step in the life of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryEvent {
-    /// What happened.
+    /// The kind of the step.
     pub kind: MemoryEventKind,
     /// When it happened.
     pub time_ns: i64,
@@ -280,7 +280,7 @@ pub struct ClockSample {
 /// A command of a command buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProfiledCommand {
-    /// What it does.
+    /// Its kind.
     pub kind: ProfiledCommandKind,
     /// Whether its buffers come from the binding table.
     pub uses_binding_table: bool,
@@ -329,7 +329,7 @@ impl ProfiledCommand {
     }
 }
 
-/// What a command of a command buffer does.
+/// The kind of a command of a command buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the arguments of the commands")]
 pub enum ProfiledCommandKind {

@@ -62,7 +62,7 @@ bitflags::bitflags! {
         const MEMORY_EVENTS = 1 << 7;
         /// Temperatures, clock rates and the like.
         const DEVICE_METRICS = 1 << 8;
-        /// What executed between two barriers of a command buffer.
+        /// Work between two barriers of a command buffer.
         const COMMAND_REGIONS = 1 << 9;
         /// Hardware counters of time ranges.
         const COUNTER_RANGES = 1 << 10;
@@ -73,7 +73,7 @@ bitflags::bitflags! {
 }
 
 impl ProfileData {
-    /// What is reported in detail of queue operations and their commands.
+    /// The detailed data of queue operations and their commands.
     pub(crate) const OF_OPERATIONS: Self = Self::HOST_EXECUTION
         .union(Self::DISPATCH_EVENTS)
         .union(Self::COMMAND_REGIONS)
@@ -102,7 +102,7 @@ impl ProfileData {
     }
 }
 
-/// What a session reports, and to whom.
+/// The data that a session reports, and its sink.
 #[derive(Clone)]
 pub struct ProfileRequest {
     /// The kinds of data.
@@ -159,10 +159,10 @@ pub trait ProfileSink: Send + Sync {
     /// A step in the life of an allocation.
     fn memory_event(&self, _event: &MemoryEvent) {}
 
-    /// What executed between two barriers of a command buffer.
+    /// Work between two barriers of a command buffer.
     fn command_region(&self, _event: &CommandRegion) {}
 
-    /// What one thread executed, with the regions.
+    /// Work of one thread, with the regions.
     fn worker_span(&self, _span: &WorkerSpan) {}
 
     /// A queue operation, timed by the device.

@@ -32,7 +32,7 @@ pub struct ProfiledSubmission {
 /// A queue event without the time when the submission is ready.
 #[derive(Clone)]
 struct DeferredEvent {
-    /// What it waits for and then what it signals.
+    /// The timepoints that it waits for, and then those that it signals.
     timepoints: SmallVec<[Timepoint<u64>; 4]>,
     wait_count: usize,
     submitted_ns: i64,

@@ -10,8 +10,8 @@ use crate::{REDZONE_BYTES, Verification, VerifyOptions, VerifySides, watch_memor
 /// Findings of other functions are not reported, and must not leave out those that are.
 const MAX_FINDINGS: usize = 10_000;
 
-/// What the replaced function does that the captured one does not, in a replay of the whole capture: a slice
-/// does not tell which bytes the program had never written. `None` if the devices cannot be watched.
+/// The wrong accesses of the replaced function but not of the captured one, in a replay of the whole capture:
+/// a slice does not tell which bytes the program had never written. `None` if the devices cannot be watched.
 pub(super) fn watch(
     subject: &CompareSubject,
     replaced: &ReplayOptions,

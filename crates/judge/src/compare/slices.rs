@@ -11,14 +11,44 @@ use rehal_replay::{
     Observer, Plan, PlanOptions, PlannedBinding, PlannedDispatch, RecordLocation, Replay, ReplayOptions,
     Slice, SliceOptions, SliceSet, Substitution,
 };
+use serde::{Deserialize, Serialize};
 
-use super::bound::{Bound, Watched};
-use super::fresh::FreshBindings;
-use super::{CompareSubject, ComparedShape};
-use crate::{DispatchPlace, Place, Verification, VerifyOptions, element_types::known_element_type};
+use super::bound_buffers::{Bound, Watched};
+use super::fresh_inputs::FreshBindings;
+use crate::{DispatchPlace, Place, Verification, VerifyOptions};
 
 /// Dispatches of a shape that are tried, one after the other, if the inputs of those before are zeros.
 const MAX_OCCURRENCES: usize = 8;
+
+/// Dispatches of a function with the same workgroups, constants and bindings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ComparedShape {
+    /// Ordinal of the record of the first.
+    pub record: u32,
+    /// Its occurrence.
+    pub occurrence: u64,
+    /// Number of dispatches.
+    pub count: u64,
+}
+
+/// The subject of a comparison.
+#[derive(Clone)]
+pub struct CompareSubject {
+    /// The capture.
+    pub plan: Arc<Plan>,
+    /// The devices of the captured work, and of all that is timed.
+    pub devices: DeviceGroup,
+    /// Other devices of the same kind: of the replaced work, which is verified in lockstep with the captured.
+    pub other_devices: DeviceGroup,
+    /// Options of all replays. A replacement here takes the place of the captured kernel; others are compared
+    /// with it.
+    pub replay: ReplayOptions,
+    /// The name of the function.
+    pub function: String,
+    /// Its dispatches.
+    pub shapes: Vec<ComparedShape>,
+}
 
 /// A capture of a dispatch of a shape, whose only scope has the name of the function: of the first whose
 /// inputs are not all zero.
@@ -27,7 +57,7 @@ pub(super) struct ShapeSlice {
     pub shape: ComparedShape,
     /// Its workgroups, unless a buffer has their count.
     workgroup_count: Option<[u32; 3]>,
-    /// What is bound to it, as far as it can be read.
+    /// The bindings of its dispatch, as far as they can be read.
     bindings: Vec<PlannedBinding>,
     bound: Vec<Bound>,
     has_only_zeros: bool,
@@ -37,7 +67,7 @@ pub(super) struct ShapeSlice {
 impl ShapeSlice {
     /// The inputs that get fresh values, where options and the name of the function say their type.
     pub(super) fn fresh_bindings(&self, options: &VerifyOptions, function: &str) -> FreshBindings {
-        FreshBindings::for_dispatch(known_element_type(options, function), &self.bindings, &self.bound)
+        FreshBindings::for_dispatch(options.element_type_of(function), &self.bindings, &self.bound)
     }
 
     /// A replay on the first of the devices. A dispatch uses one, unless its buffers are of others.
@@ -134,13 +164,13 @@ impl Captured {
 fn captured_dispatches(plan: &Plan, shapes: &[ComparedShape]) -> Result<Vec<VecDeque<Captured>>> {
     let mut found: Vec<(Option<ShapeKey>, VecDeque<Captured>)> =
         shapes.iter().map(|_| (None, VecDeque::new())).collect();
-    plan.dispatches(|it| {
+    plan.dispatches(|dispatch| {
         for (shape, (key, captured)) in shapes.iter().zip(&mut found) {
-            if (shape.record, shape.occurrence) == (it.location.ordinal, it.occurrence) {
-                *key = Some(ShapeKey::from_dispatch(it));
-                captured.push_back(Captured::from_dispatch(it));
-            } else if captured.len() < MAX_OCCURRENCES && *key == Some(ShapeKey::from_dispatch(it)) {
-                captured.push_back(Captured::from_dispatch(it));
+            if (shape.record, shape.occurrence) == (dispatch.location.ordinal, dispatch.occurrence) {
+                *key = Some(ShapeKey::from_dispatch(dispatch));
+                captured.push_back(Captured::from_dispatch(dispatch));
+            } else if captured.len() < MAX_OCCURRENCES && *key == Some(ShapeKey::from_dispatch(dispatch)) {
+                captured.push_back(Captured::from_dispatch(dispatch));
             }
         }
         Ok(())

@@ -18,7 +18,7 @@ pub struct DispatchTime {
     pub start_ns: i64,
     /// When its last workgroup ended.
     pub end_ns: i64,
-    /// What the processor spent on it, if the host executed it.
+    /// The processor's time for it, if the host executed it.
     pub processor: Option<ProcessorTime>,
 }
 
@@ -35,10 +35,10 @@ impl DispatchTime {
         const MOST_NS: u64 = 20_000;
         /// Less is.
         const LEAST_NS: u64 = 1_000;
-        self.processor.is_some_and(|it| {
-            let lost_ns = it.elapsed_ns.saturating_sub(it.cpu_ns);
-            let between_ns = self.elapsed_ns().saturating_sub(it.longest_elapsed_ns);
-            lost_ns.max(between_ns) > MOST_NS || (lost_ns > LEAST_NS && lost_ns > it.elapsed_ns / 50)
+        self.processor.is_some_and(|processor| {
+            let lost_ns = processor.elapsed_ns.saturating_sub(processor.cpu_ns);
+            let between_ns = self.elapsed_ns().saturating_sub(processor.longest_elapsed_ns);
+            lost_ns.max(between_ns) > MOST_NS || (lost_ns > LEAST_NS && lost_ns > processor.elapsed_ns / 50)
         })
     }
 
@@ -87,7 +87,7 @@ impl DispatchSpans {
         if largest > 0.0 { largest } else { resolution_ns() }
     }
 
-    /// What measures the spans, if there are any.
+    /// The clock that measures the spans, if there are any.
     pub fn clock(&self) -> Clock {
         match &self.profiled[..] {
             [] => Clock::Wall,
@@ -183,7 +183,7 @@ struct Spans {
     reported: Mutex<Reported>,
 }
 
-/// What a device has reported.
+/// The reports of a device.
 #[derive(Default)]
 struct Reported {
     /// In nanoseconds of the host.

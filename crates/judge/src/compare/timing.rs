@@ -8,7 +8,7 @@ use rehal_hal::DeviceGroup;
 use rehal_hal::profile::{ProcessorTime, resolution_ns};
 use rehal_replay::{FastForward, Observer, Replay, ReplayOptions, Scope};
 
-use super::fresh::{FreshBindings, FreshSide, difference};
+use super::fresh_inputs::{FreshBindings, FreshSide, difference};
 use super::slices::ShapeSlice;
 use super::spans::{DispatchSpans, DispatchTime};
 use super::{CacheState, CompareOptions, CompareSubject, Comparison, ShapeTiming, Timing};
@@ -16,7 +16,7 @@ use crate::{
     Batch, Clock, Flow, JudgeOptions, LONGEST_STEP_NS, Parts, Preemption, Pulse, Sample, Side, Stopped,
     Subject, measure, stats,
 };
-use crate::{Tolerance, element_types::known_element_type, tolerance::tolerance_of};
+use crate::{Tolerance, tolerance::tolerance_of};
 
 /// Calls before the first pair of a placement, a random number below this and in this time.
 const MOST_CALLS: u32 = 32;
@@ -38,8 +38,8 @@ pub(super) fn time(
         true => slice.fresh_bindings(&options.verify, function).into(),
         false => Arc::default(),
     };
-    let tolerance = known_element_type(&options.verify, function)
-        .and_then(|it| tolerance_of(&options.verify.tolerances, function.as_bytes(), it));
+    let tolerance_of = |it| tolerance_of(&options.verify.tolerances, function.as_bytes(), it);
+    let tolerance = options.verify.element_type_of(function).and_then(tolerance_of);
     let begun = Instant::now();
     for (index, cache) in options.caches.iter().enumerate() {
         let left = options.max_time.saturating_sub(begun.elapsed());

@@ -10,7 +10,7 @@ use rehal_hal::{DeviceGroup, WorkgroupSchedule};
 use rehal_replay::{Observer, ReplayOptions};
 
 use super::CompareSubject;
-use super::bound::{Watched, exact};
+use super::bound_buffers::{Watched, exact};
 use super::slices::ShapeSlice;
 use crate::{Outcome, REDZONE_BYTES, Verification, VerifyOptions};
 
@@ -62,7 +62,7 @@ fn guarded(
     }
 }
 
-/// What halves of the workgroups write, compared with what all of them write; `None` of a single workgroup.
+/// Compares what halves of the workgroups write with what all of them write; `None` of a single workgroup.
 fn race(
     slice: &ShapeSlice,
     devices: &DeviceGroup,

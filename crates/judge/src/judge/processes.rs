@@ -13,7 +13,7 @@ pub struct ProcessJudgment {
     pub ratio: f64,
     /// Its interval; `None` with too few processes: with one comparison, fewer than four on each side.
     pub interval: Option<Interval>,
-    /// What it proves.
+    /// The verdict that it proves.
     pub verdict: TimingVerdict,
 }
 

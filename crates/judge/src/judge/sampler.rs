@@ -26,7 +26,7 @@ pub const FAR: f64 = 2.0;
 /// A pair of times: of the captured side and of the replaced one, one directly after the other.
 pub(super) type Pair = [Sample; 2];
 
-/// What is timed of a part in one placement.
+/// The times of a part in one placement.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PartBatch {
     pub pairs: Vec<Pair>,
@@ -281,7 +281,7 @@ impl Sampler {
     pub(super) fn add(&mut self, batch: &[PartBatch], is_late: bool) -> Option<Stopped> {
         self.add_few(batch);
         let counted: Vec<Vec<Pair>> =
-            batch.iter().map(|it| it.pairs.iter().filter(|it| counts(it)).copied().collect()).collect();
+            batch.iter().map(|part| part.pairs.iter().filter(|it| counts(it)).copied().collect()).collect();
         for ((samples, all), counted) in self.parts.iter_mut().zip(batch).zip(&counted) {
             samples.preempted_count += (all.pairs.len() - counted.len()) as u64;
             samples.pair_count += counted.len() as u64;
@@ -386,7 +386,7 @@ impl Sampler {
         self.looked_at = self.batches.len();
     }
 
-    /// What the clock leaves open.
+    /// The steps that the clock leaves open.
     fn steps(&self) -> Steps {
         let mut steps = Steps::default();
         for samples in &self.parts {
@@ -418,7 +418,7 @@ impl Sampler {
         total(1) / total(0)
     }
 
-    /// What the batches say.
+    /// The judgment by the batches.
     pub(super) fn finish(mut self, clock: Clock, stopped: Stopped) -> Judgment {
         if self.looked_at != self.batches.len() {
             self.look();

@@ -24,9 +24,9 @@ const LATE: u32 = 8;
 /// A side of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// What is compared with.
+    /// The side that is compared with.
     Captured,
-    /// What is compared.
+    /// The side that is compared.
     Replaced,
 }
 
@@ -78,7 +78,7 @@ impl Default for JudgeOptions {
     }
 }
 
-/// What a [`Subject`] found.
+/// The outcome of a step of a [`Subject`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
     /// The times are good.
@@ -108,7 +108,7 @@ impl Batch {
     }
 }
 
-/// What is timed.
+/// The work that is timed.
 pub trait Subject {
     /// Number of groups of parts. Those of a group are placed together.
     fn group_count(&self) -> usize;
@@ -125,7 +125,7 @@ pub trait Subject {
     /// Checks what was timed since the group was placed.
     fn check(&mut self) -> Result<Flow>;
 
-    /// What measures the times that were taken.
+    /// The clock of the times that were taken.
     fn clock(&self) -> Clock;
 
     /// The steps in which this clock advances, in nanoseconds, as far as it is known.
@@ -319,7 +319,7 @@ mod tests {
     struct Machine {
         random: fastrand::Rng,
         ratios: Vec<f64>,
-        /// What the placement makes of the times of each side of each part.
+        /// The effect of the placement on the times of each side of each part.
         placed: Vec<[f64; 2]>,
         has_groups: bool,
         group: usize,

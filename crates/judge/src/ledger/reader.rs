@@ -19,12 +19,12 @@ enum LedgerBytes {
     Memory(Vec<u8>),
 }
 
-/// What an entry is about.
+/// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
-    /// What a dispatch wrote.
+    /// The bytes that a dispatch wrote.
     Dispatch,
-    /// What a host read saw.
+    /// The bytes that a host read saw.
     Read,
 }
 
@@ -32,7 +32,7 @@ pub enum EntryKind {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry<'l> {
-    /// What it is about.
+    /// Its subject.
     pub kind: EntryKind,
     /// Ordinal of the record in the capture.
     pub record: u32,

@@ -17,7 +17,7 @@ use super::{Ledger, LedgerContents};
 /// The digests of a capture.
 #[derive(Default)]
 struct Recorded<'c> {
-    /// What each map for reading saw, by the ordinal of its record, in order.
+    /// The digest of each map for reading, by the ordinal of its record, in order.
     reads: Vec<(u32, ReadDigest)>,
     /// The entries of dispatches, by the ordinals of the submission and of the dispatch.
     dispatches: HashMap<(u32, u32), (EntryHeader, &'c [u8])>,

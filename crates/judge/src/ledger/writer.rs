@@ -12,7 +12,7 @@ use super::encoder::{EntryEncoder, seal};
 use super::layout::{self, EntryHeader, Header, PieceRow, RangeHeader};
 use crate::tolerance::{ElementTypeRule, element_type_of};
 
-/// What a ledger has an entry for.
+/// The entries of a ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LedgerContents {
     /// Each dispatch and each host read. The replay performs operations one by one.
@@ -26,7 +26,7 @@ pub enum LedgerContents {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LedgerOptions {
-    /// What it has entries for.
+    /// Its entries.
     pub contents: LedgerContents,
     /// Maximum number of bytes that it keeps of each range, from which single elements can be compared. Other
     /// bytes are compared by their digests.

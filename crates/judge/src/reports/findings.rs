@@ -1,4 +1,4 @@
-//! What a verification found, as JSON.
+//! The findings of a verification, as JSON.
 
 use serde::Serialize;
 

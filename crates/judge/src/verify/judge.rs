@@ -1,4 +1,4 @@
-//! What both kinds of verification share: the verdict on a range, and the outcome so far.
+//! The common parts of both kinds of verification: the verdict on a range, and the outcome so far.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,11 +26,11 @@ pub(crate) struct Judge<'o> {
     pub outcome: Verification,
     /// No more is compared.
     pub is_stopped: bool,
-    /// What each tolerance was used for.
+    /// The use of each tolerance.
     uses: Vec<Use>,
 }
 
-/// What a tolerance was used for.
+/// The use of a tolerance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
     /// No function matches.
@@ -59,7 +59,7 @@ pub(crate) struct Known<'b> {
     pub actual: &'b [u8],
 }
 
-/// What is known of a range.
+/// The known facts of a range.
 #[derive(Default)]
 pub(crate) struct Evidence<'b> {
     /// Bytes to compare by elements, in order.
@@ -74,7 +74,7 @@ pub(crate) struct Evidence<'b> {
     pub expected_bytes: Option<&'b [u8]>,
     /// The parts of the range that the numbers are in.
     pub summarized: Vec<Range>,
-    /// What rounding explains, if that was measured.
+    /// The differences that rounding explains, if they were measured.
     pub rounding: Option<Rounding>,
 }
 

@@ -11,8 +11,8 @@ use rehal_replay::{
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
 use super::matching::{Matching, Site};
+use super::poison::Poison;
 use super::rounding::{self, Rounding};
-use super::watch::Poison;
 use super::{Place, Verification, VerifyOptions, VerifySides};
 use crate::{
     bytes::{different_bytes, part},
@@ -55,17 +55,17 @@ pub fn verify_captures(sides: VerifySides<'_, '_, '_>, options: &VerifyOptions) 
     Ok(outcome)
 }
 
-/// What new memory contains on the two sides.
+/// The contents of new memory on the two sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NewMemory {
     /// The same byte everywhere.
     Filled(u8),
-    /// What differs between them: [`Poison`].
+    /// Contents that differ between them: [`Poison`].
     Poisoned,
 }
 
-/// What new memory contains: as numbers of all sizes positive and, as floats of 8, 16 and 32 bits, between
-/// 0.5 and 2, so that a zero in place of one is within no tolerance.
+/// The byte of new memory: as numbers of all sizes positive and, as floats of 8, 16 and 32 bits, between 0.5
+/// and 2, so that a zero in place of one is within no tolerance.
 const FILL: u8 = 0x3f;
 
 /// Fills new memory of a side.
@@ -157,7 +157,7 @@ fn matched(
     })
 }
 
-/// What the expected side sends after a dispatch or at a host read.
+/// The message of the expected side after a dispatch or at a host read.
 enum State {
     Dispatch { site: Site, changes: Arc<ChangeTracker> },
     Read { site: Site, bytes: Vec<u8> },
@@ -166,7 +166,7 @@ enum State {
 
 /// The answer.
 enum Reply {
-    /// What rounding explains in a binding of the dispatch is asked for.
+    /// A question for what rounding explains in a binding of the dispatch.
     Measure { binding: u32, element_type: ElementType },
     /// To go on, or not. The tracker is not used any longer.
     Done { is_stopped: bool },
@@ -343,7 +343,7 @@ impl Follower<'_> {
         self.replies.send(Reply::Done { is_stopped }).map_err(|_| left())
     }
 
-    /// What rounding explains in what differs of a binding, measured by the expected side.
+    /// The part of the difference of a binding that rounding explains, measured by the expected side.
     fn rounding(&self, target: &Target<'_>, binding: u32) -> Result<Option<Rounding>> {
         // With the other contents of new memory, both sides run the same kernels.
         let is_measured = self.new_memory != NewMemory::Poisoned;
@@ -485,7 +485,7 @@ fn counterparts<'t>(
     }
 }
 
-/// What a range of the verified side should contain after a dispatch. Changes are known in units of several
+/// The bytes of a range of the verified side after a right dispatch. Changes are known in units of several
 /// elements: elements that neither side changed, and that may have differed before, are expected as they are.
 fn expected_bytes(
     expected: &TrackedBinding<'_>,

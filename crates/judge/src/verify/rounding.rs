@@ -318,7 +318,7 @@ fn put(bound: &Bound<'_>, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// What is bound to a dispatch that has completed; empty if that is too much. Ranges that overlap are one.
+/// The ranges bound to a dispatch that has completed; empty if too long. Ranges that overlap are one.
 fn bound<'o>(operation: &Operation<'o>, changes: &ChangeTracker) -> Result<Vec<Bound<'o>>> {
     let mut all: Vec<Bound<'o>> = Vec::new();
     for it in operation.bindings().iter().filter(|it| it.length != 0) {

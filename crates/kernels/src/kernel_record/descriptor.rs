@@ -38,7 +38,7 @@ pub struct KernelDescriptor {
     /// The values of the arguments: the address of the allocation for a binding, and the number for a
     /// constant.
     pub arg_ptrs: Vec<u64>,
-    /// What is added to them: the offset of a binding in the allocation.
+    /// The offset that is added to each: that of a binding in the allocation.
     pub arg_offsets: Vec<u64>,
 
     /// Version of the descriptor: 1.

@@ -1,4 +1,4 @@
-//! What a tool needs to dispatch a kernel by itself: its executable and what is bound to it, as files.
+//! Files with which a tool can dispatch a kernel by itself: its executable and what is bound to it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};

@@ -1,4 +1,4 @@
-//! What a catalog says of one function, for a kernel that replaces it.
+//! The observations of a catalog on one function, for a kernel that replaces it.
 
 use rehal_base::{Advice, Error, FileKind, Remedy, Result, listed, nearest};
 use rehal_build::{ObservedBinding, ObservedKernel, ObservedShape};

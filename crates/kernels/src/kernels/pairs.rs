@@ -83,7 +83,7 @@ pub fn compare_replays(
     Ok(ReplayComparison { whole, functions, times })
 }
 
-/// What measures the dispatches of these devices.
+/// The clock of the dispatches of these devices.
 pub fn dispatch_clock(devices: &DeviceGroup) -> Clock {
     DispatchSpans::begin(devices).clock()
 }
@@ -214,7 +214,7 @@ struct Functions {
     have_same_code: Vec<bool>,
     /// The function of each kernel of the groups.
     of_kernels: Vec<usize>,
-    /// What measures the times of both sides.
+    /// The clock of the times of both sides.
     clock: Clock,
 }
 

@@ -51,7 +51,7 @@ impl Rounds {
 /// The part of the times that is shorter than the [`typical_time`].
 const SHORTER: f64 = 0.25;
 
-/// What a kernel takes if little disturbs it, from its times in several replays: their lower quartile. Other
+/// The time of a kernel if little disturbs it, from its times in several replays: their lower quartile. Other
 /// work evicts caches, which makes times longer, never shorter, so that a median grows with the load.
 pub(super) fn typical_time(times: &[f64]) -> f64 {
     stats::quantile(times, SHORTER)

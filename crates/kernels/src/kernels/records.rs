@@ -97,7 +97,7 @@ impl KernelRecording {
         Ok(())
     }
 
-    /// What has been recorded. A directory that was created and has no record is removed.
+    /// The records so far. A directory that was created and has no record is removed.
     pub fn finish(mut self) -> KernelRecords {
         for (kernel, time_ns) in self.records.kernels.iter_mut().zip(&self.times_ns) {
             kernel.time_ns = time_ns / kernel.occurrences.max(1);

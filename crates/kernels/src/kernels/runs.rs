@@ -14,12 +14,12 @@ use rehal_replay::{
 };
 
 use super::ranking::{Rounds, typical_interval, typical_time};
-use super::{Groups, Kernel, KernelOptions, KernelProcessor, Key, Seen, Touched, Traffic, bindings};
+use super::{Access, Groups, Kernel, KernelOptions, KernelProcessor, Key, Launch, Traffic, bindings};
 
 /// The times of all dispatches.
 pub(super) struct Measured {
     pub total_ns: u64,
-    /// What measures them.
+    /// The clock that measures them.
     pub times: Clock,
     pub sample_count: u64,
     pub is_order_stable: bool,
@@ -76,7 +76,7 @@ pub(super) struct Sample {
     spent: Vec<Spent>,
 }
 
-/// What the processor spent on all dispatches of a kernel in a replay.
+/// The processor's time for all dispatches of a kernel in a replay.
 #[derive(Clone, Copy, Default)]
 struct Spent {
     /// Number of dispatches that the host executed.
@@ -115,7 +115,7 @@ impl Spent {
 }
 
 impl Sample {
-    /// What measures them best: the wall clock, with the time of submission, if the device does not.
+    /// The clock that measures them best: the wall clock, with submission, if the device does not.
     pub(super) fn clock(&self) -> Clock {
         if self.device_ns.is_some() { self.clock } else { Clock::Wall }
     }
@@ -182,8 +182,8 @@ pub(super) fn inspect(
     }
 }
 
-/// What makes a dispatch the same as others; `None` for other operations.
-pub(super) fn seen<'o>(operation: &Operation<'o>) -> Option<Seen<'o>> {
+/// The properties by which a dispatch is the same as others; `None` for other operations.
+pub(super) fn seen<'o>(operation: &Operation<'o>) -> Option<Launch<'o>> {
     let dispatch = operation.dispatch.as_ref()?;
     let ranges = operation.bindings().iter();
     let ranges = ranges.map(|it| (it.buffer_id, it.offset, it.length, it.access)).collect();
@@ -197,7 +197,7 @@ pub(super) fn seen<'o>(operation: &Operation<'o>) -> Option<Seen<'o>> {
         bindings: bindings(ranges),
     };
     let (location, occurrence) = (operation.location, operation.occurrence);
-    Some(Seen { key, name: &dispatch.info.name, location, occurrence, device: Some(operation.device) })
+    Some(Launch { key, name: &dispatch.info.name, location, occurrence, device: Some(operation.device) })
 }
 
 /// Groups dispatches, and measures them from the host.
@@ -294,7 +294,7 @@ impl Observer for Inspector<'_> {
                     changed.add(range.offset, (&tracked.before(*range), after), unit, counts);
                 }
             }
-            kernel.touched.push(Touched {
+            kernel.touched.push(Access {
                 buffer_id: it.buffer_id,
                 range: it.range(),
                 changed: changed.elements.take(),
@@ -334,7 +334,7 @@ impl Observer for Inspector<'_> {
 /// Ranges of changed elements that are kept.
 const MAX_RANGES: usize = 4096;
 
-/// What a dispatch changes of a binding.
+/// The changes of a binding by a dispatch.
 #[derive(Debug, PartialEq, Eq)]
 struct Changed {
     /// From the first to the last element.

@@ -18,11 +18,11 @@ impl Roofs {
         if !self.is_measured() || dispatches.is_empty() {
             return Ok(vec![None; dispatches.len()]);
         }
-        let mut seen = Seen { sites: dispatches.iter().map(|site| (*site, None)).collect() };
-        let observers: &mut [&mut dyn Observer] = &mut [&mut CrashReports::records(), &mut seen];
+        let mut dispatched = DispatchSites { sites: dispatches.iter().map(|site| (*site, None)).collect() };
+        let observers: &mut [&mut dyn Observer] = &mut [&mut CrashReports::records(), &mut dispatched];
         let accessed = replay.accessed_pages(dispatches, Arc::new(watch_buffer), observers)?;
         let roof = |(site, accessed): (&(u32, u64), Option<Vec<_>>)| {
-            let it = seen.sites.get(site)?.as_ref()?;
+            let it = dispatched.sites.get(site)?.as_ref()?;
             let bytes = match accessed {
                 Some(pages) => (distinct_bytes(pages).min(it.bound), BytesSource::Accessed),
                 None => (it.bound, BytesSource::Bound),
@@ -42,11 +42,11 @@ struct Dispatched {
     bound: u64,
 }
 
-struct Seen {
+struct DispatchSites {
     sites: HashMap<(u32, u64), Option<Dispatched>>,
 }
 
-impl Observer for Seen {
+impl Observer for DispatchSites {
     fn wants_operations(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! What GPUs do at most, measured with kernels of our own.
+//! The limits of GPUs, measured with kernels of our own.
 //!
 //! The kernels are SPIR-V modules in `gpu/`, assembled by the test of this file (`REHAL_WRITE=1`). Each has
 //! storage buffers of powers of two. Times are those that the device reports.

@@ -53,8 +53,8 @@ impl MachineDescription {
 }
 
 impl MachineRoof {
-    /// What is kept of a device, and its file; `None` if it has not been measured, or is described otherwise
-    /// than then.
+    /// The stored roof of a device, and its file; `None` if it has not been measured, or is described
+    /// otherwise than then.
     pub fn kept(device: &Device) -> Option<(Self, PathBuf)> {
         Self::kept_in(&MachineDescription::of(device), &|name| std::env::var_os(name))
     }

@@ -19,7 +19,7 @@ pub struct Roofs {
 pub enum BytesSource {
     /// They are those of the accessed pages.
     Accessed,
-    /// What is accessed is unknown: they are all that is bound, so that the roof may be too long.
+    /// The accesses are unknown: the bytes are all that is bound, so that the roof may be too long.
     Bound,
 }
 
@@ -39,7 +39,7 @@ pub struct KernelRoof {
     pub threads: usize,
     /// The least time in nanoseconds.
     pub roof_ns: f64,
-    /// What it is limited by: `L2`, `memory`, or a type and instructions.
+    /// The limit: `L2`, `memory`, or a type and instructions.
     pub limit: String,
 }
 

@@ -1,4 +1,4 @@
-//! What devices can do at most, and how near to that kernels come.
+//! The limits of devices, and how near to them kernels come.
 //!
 //! A [`MachineRoof`] is measured once, and kept in the user's directory of caches, in a file of its own for
 //! each description of a machine and a device: another processor, or another release, has another file.
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 pub use kernel::{BytesSource, KernelRoof, Roofs};
 
-/// What a device can do at most.
+/// The limits of a device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MachineRoof {
@@ -35,7 +35,7 @@ pub struct MachineRoof {
     pub bandwidths: Vec<Bandwidth>,
 }
 
-/// What another measurement depends on.
+/// The facts on which another measurement depends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MachineDescription {
@@ -70,7 +70,7 @@ pub struct RoofConditions {
     pub clock_hz: Option<f64>,
     /// Why the clock is unknown.
     pub no_clock_because: Option<String>,
-    /// What may have distorted it, as sentences.
+    /// The possible distortions of it, as sentences.
     pub warnings: Vec<String>,
 }
 
@@ -131,23 +131,23 @@ impl MachineRoof {
     /// cache in which it fits, or memory.
     pub fn bytes_per_second(&self, bytes: u64, threads: usize) -> Option<(f64, &str)> {
         let one = self.bandwidths.iter().filter(|it| it.read.threads == 1);
-        let fits = |it: &&Bandwidth| {
-            let same = self.bandwidths.iter().filter(|other| other.name == it.name);
+        let fits = |bandwidth: &&Bandwidth| {
+            let same = self.bandwidths.iter().filter(|other| other.name == bandwidth.name);
             // Each thread has a part in the caches of its processor, which it may share.
             let all = same.filter_map(|it| it.capacity_bytes).max();
-            let capacity = it.capacity_bytes.map(|one| one.saturating_mul(threads as u64));
+            let capacity = bandwidth.capacity_bytes.map(|one| one.saturating_mul(threads as u64));
             capacity.zip(all).is_none_or(|(capacity, all)| bytes <= capacity.min(all))
         };
-        let rate = |it: &Bandwidth| {
-            let same = || self.bandwidths.iter().filter(|other| other.name == it.name);
-            let read = most(it.read, same().map(|it| it.read), threads);
-            read.max(most(it.copy, same().map(|it| it.copy), threads))
+        let rate = |bandwidth: &Bandwidth| {
+            let same = || self.bandwidths.iter().filter(|other| other.name == bandwidth.name);
+            let read = most(bandwidth.read, same().map(|it| it.read), threads);
+            read.max(most(bandwidth.copy, same().map(|it| it.copy), threads))
         };
         one.filter(fits).map(|it| (rate(it), &*it.name)).max_by(|one, other| one.0.total_cmp(&other.0))
     }
 }
 
-/// What this many threads do at most: each as much as one by itself, and together no more than all.
+/// The most that this many threads do: each as much as one by itself, and together no more than all.
 fn most(one: Rate, same: impl Iterator<Item = Rate>, threads: usize) -> f64 {
     let all = same.filter(|it| it.threads > 1).map(|it| it.per_second).fold(f64::NAN, f64::max);
     // `min` and `max` ignore NaN.

@@ -16,9 +16,9 @@ pub(super) struct Operations {
 /// Kinds with a multiplication and an addition for each iteration of the loops.
 const PRODUCTS: [&str; 8] =
     ["matmul", "batch_matmul", "matvec", "batch_matvec", "vecmat", "batch_vecmat", "mmt4d", "batch_mmt4d"];
-/// What follows the name of a product that is written otherwise.
+/// The endings of the name of a product that is written otherwise.
 const VARIANTS: [&str; 4] = ["", "_like", "_transpose_a", "_transpose_b"];
-/// What the names of kinds with a multiplication and an addition begin with.
+/// The beginnings of the names of kinds with a multiplication and an addition.
 const CONVOLUTIONS: [&str; 3] = ["conv_1d", "conv_2d", "conv_3d"];
 /// Kinds that only move data.
 const MOVES: [&str; 7] = ["slow_memcpy", "memcpy", "transpose", "broadcast", "pack", "unpack", "copy"];

@@ -204,7 +204,7 @@ pub struct SourceFileTable {
     pub files: *const c_void,
 }
 
-/// What the query function returns.
+/// The table that the query function returns.
 #[repr(C)]
 pub struct LibraryTable {
     /// The header.

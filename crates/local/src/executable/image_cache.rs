@@ -26,7 +26,7 @@ pub(super) struct LoadedImage {
     pub(super) module: Arc<elf::Module>,
     /// Address of the library query function.
     pub(super) query: *const c_void,
-    /// What its functions cost, once that is measured. Kept with the image, so that a replay knows it in
+    /// The costs of its functions, once measured. Kept with the image, so that a replay knows it in
     /// every iteration.
     pub(super) costs: Arc<OnceLock<Costs>>,
 }
@@ -34,8 +34,8 @@ pub(super) struct LoadedImage {
 // SAFETY: the address is of read-only code that the module keeps mapped.
 unsafe impl Send for LoadedImage {}
 
-/// What is cached, and the bytes from which it was loaded.
-struct Kept {
+/// A cached image or library, and the bytes from which it was loaded.
+struct CacheEntry {
     bytes: Box<[u8]>,
     loaded: Loaded,
 }
@@ -47,7 +47,7 @@ enum Loaded {
 }
 
 /// The images, most recently used last.
-static CACHE: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+static CACHE: Mutex<Vec<CacheEntry>> = Mutex::new(Vec::new());
 
 /// Loads `bytes`, or returns the cached image.
 ///
@@ -69,7 +69,7 @@ pub(super) unsafe fn load(bytes: &[u8]) -> Result<LoadedImage> {
     Ok(loaded)
 }
 
-/// What the functions of a system library cost, once that is measured.
+/// The costs of the functions of a system library, once measured.
 pub(super) fn library_costs(bytes: &[u8]) -> Arc<OnceLock<Costs>> {
     if let Some(Loaded::Library(costs)) = find(bytes) {
         return costs;
@@ -102,5 +102,5 @@ fn keep(bytes: &[u8], loaded: Loaded) {
     while cache.len() >= MAX_IMAGES || total > MAX_BYTES {
         total -= cache.remove(0).bytes.len();
     }
-    cache.push(Kept { bytes: bytes.into(), loaded });
+    cache.push(CacheEntry { bytes: bytes.into(), loaded });
 }

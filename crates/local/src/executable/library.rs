@@ -36,7 +36,7 @@ pub struct Library {
     _providers: Vec<Arc<dyn ImportProvider>>,
 }
 
-/// What a library is loaded with.
+/// The options with which a library is loaded.
 #[derive(Clone, Copy, Default)]
 pub struct LoadOptions<'a> {
     /// The executable's name in messages, such as `executable 4`; may be empty.
@@ -183,7 +183,7 @@ impl Library {
         &self.functions
     }
 
-    /// What the functions cost, for those that run them to measure.
+    /// The costs of the functions, for callers that run them to measure.
     pub(super) fn costs(&self) -> Costs {
         let unknown = || self.functions.iter().map(|_| Cost::default()).collect();
         self.costs.get_or_init(unknown).clone()

@@ -21,7 +21,7 @@ use crate::profile::WorkgroupClock;
 /// A loaded executable of a CPU driver.
 pub(crate) struct LocalExecutable {
     code: Code,
-    /// What the workgroups of each function cost, if that is measured.
+    /// The costs of the workgroups of each function, if measured.
     costs: Option<Costs>,
     options: ExecutableOptions,
     workgroups: WorkgroupSchedule,
@@ -164,7 +164,7 @@ impl LocalExecutable {
         }
     }
 
-    /// What a workgroup of the function costs, if that is measured.
+    /// The cost of a workgroup of the function, if measured.
     pub(crate) fn cost(&self, ordinal: u32) -> Option<&Cost> {
         self.costs.as_ref()?.get(ordinal as usize)
     }

@@ -105,7 +105,7 @@ pub struct ResolveParams {
     pub out_fn_contexts: *mut *mut c_void,
 }
 
-/// What the query function returns.
+/// The table that the query function returns.
 #[repr(C)]
 pub struct PluginTable {
     /// The header.

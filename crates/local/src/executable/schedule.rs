@@ -7,7 +7,7 @@ pub(super) struct Scheduled {
     schedule: WorkgroupSchedule,
     /// Number of workgroups of the dispatch.
     total: u64,
-    /// What is left of the last range.
+    /// The rest of the last range.
     rest: Range<u64>,
 }
 

@@ -320,7 +320,7 @@ impl Ran {
         Arc::new(Self { count: Mutex::new(0), changed: Condvar::new(), executing: AtomicU64::new(0), limit })
     }
 
-    /// What a thread with a permit does.
+    /// The work of a thread with a permit.
     fn execute(&self) {
         assert!(
             self.executing.fetch_add(1, Ordering::Relaxed) < self.limit,

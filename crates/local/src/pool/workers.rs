@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::permits::Permits;
 use super::sync::{AtomicBool, AtomicU64, Condvar, JoinHandle, Mutex, Ordering, spawn, thread};
 
-/// What workers run.
+/// The work that workers run.
 pub(crate) trait Job: Send + Sync + Sized + 'static {
     /// Runs the job on a worker until no work is left for that worker. May be called any number of times, by
     /// several workers concurrently, and after the job is complete.
@@ -235,7 +235,7 @@ impl<J> Shared<J> {
     }
 }
 
-/// What a thread that [helps](PoolHandle::help) did.
+/// The outcome for a thread that [helps](PoolHandle::help).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
     /// It ran a job.

@@ -1,6 +1,6 @@
 //! Runs submissions on a pool of workers.
 //!
-//! A submission whose waits are reached becomes an `Issue`, a job of the pool; one that takes less time than
+//! A submission whose waits are reached becomes a `SubmissionJob` of the pool; one that takes less time than
 //! waking a worker runs inline, on the thread that made it ready, as on `local-sync` (`estimate`).
 //!
 //! Tiles are numbered across the commands of a stage. A tile is a workgroup (or several, past 2^31 in a
@@ -12,7 +12,7 @@
 //!
 //! A failing workgroup, or a host call that panics, cancels the tiles and stages that have not started. Of
 //! several failures, the first command's lowest workgroup is reported, with the message of `local-sync`.
-//! Issues are reused, so that issuing a command buffer allocates nothing once the lists have grown.
+//! Jobs are reused, so that issuing a command buffer allocates nothing once the lists have grown.
 //!
 //! A thread that waits helps (`semaphore.rs`): it runs queued submissions as one more worker, and leaves them
 //! when its wait is over. It takes no host calls and no files, and a wait with a timeout does not help.
@@ -26,11 +26,11 @@
 
 mod delays;
 mod estimate;
-mod issue;
 mod report;
 mod role;
 mod semaphore;
 mod stage;
+mod submission_job;
 mod times;
 
 use std::sync::{Arc, Weak};
@@ -42,9 +42,9 @@ use rehal_hal::{KeptSubmission, Live, Names, Promise, QueueOp, Semaphore, Submis
 
 use self::delays::Delays;
 pub use self::delays::WorkerDelays;
-use self::issue::{Issue, Spares, abort};
 use self::role::WorkersId;
 use self::semaphore::TaskSemaphore;
+use self::submission_job::{Spares, SubmissionJob, abort};
 use crate::execute::{LiveNames, Resolve, Slots, StoredNames, run_and_settle};
 use crate::pool::{Permit, Pool, PoolHandle, Threads, WorkerPlace};
 use crate::profile::Profiled;
@@ -57,7 +57,7 @@ pub struct Workers(Arc<Owner>);
 
 struct Owner {
     /// The first field, so that the threads end before what they use is dropped.
-    pool: Pool<Issue>,
+    pool: Pool<SubmissionJob>,
     id: WorkersId,
     spares: Arc<Spares>,
     topology: Topology,
@@ -127,7 +127,7 @@ impl Workers {
 /// Runs the submissions of one device.
 #[derive(Clone)]
 pub(crate) struct TaskExecutor {
-    pool: PoolHandle<Issue>,
+    pool: PoolHandle<SubmissionJob>,
     workers: WorkersId,
     spares: Weak<Spares>,
     delays: Option<Arc<Delays>>,
@@ -168,9 +168,9 @@ impl TaskExecutor {
         if let Some(profile) = &profile {
             profile.ready();
         }
-        let issue = self.issue();
-        issue.keep(submission, profile, self.aborts)?;
-        self.submit(&issue);
+        let job = self.job();
+        job.keep(submission, profile, self.aborts)?;
+        self.submit(&job);
         Ok(())
     }
 
@@ -188,9 +188,9 @@ impl TaskExecutor {
         if let Some(profile) = kept.profile() {
             profile.ready();
         }
-        let issue = self.issue();
-        issue.take(kept, self.aborts);
-        self.submit(&issue);
+        let job = self.job();
+        job.take(kept, self.aborts);
+        self.submit(&job);
     }
 
     /// A semaphore whose waiting threads help to run what signals it.
@@ -198,13 +198,13 @@ impl TaskExecutor {
         Semaphore::new(TaskSemaphore::new(initial_value, self.pool.clone(), self.workers))
     }
 
-    /// What an operation needs to run on the thread that makes it ready; `None` if it does not run there. One
-    /// without work, such as a barrier, needs no permit, and runs on any thread.
+    /// The permit that an operation needs to run on the thread that makes it ready; `None` if it does not run
+    /// there. One without work, such as a barrier, needs no permit, and runs on any thread.
     fn inline<'r, N: Names + 'r, R: Resolve<'r, N>>(
         &self,
         op: &QueueOp<N>,
         names: &R,
-    ) -> Option<Option<Permit<'_, Issue>>> {
+    ) -> Option<Option<Permit<'_, SubmissionJob>>> {
         if self.delays.is_some() || !estimate::is_brief(op, names) {
             return None;
         }
@@ -217,7 +217,7 @@ impl TaskExecutor {
         self.pool.permit().map(Some)
     }
 
-    /// What is reported of an operation that runs on this thread.
+    /// The report of an operation that runs on this thread.
     fn profiled<'p>(&self, profile: Option<&'p ProfiledSubmission>) -> Option<Profiled<'p>> {
         profile.map(|submission| {
             let thread = submission.reports_regions().then(|| self.workers.this_thread());
@@ -231,16 +231,16 @@ impl TaskExecutor {
         }
     }
 
-    fn issue(&self) -> Arc<Issue> {
+    fn job(&self) -> Arc<SubmissionJob> {
         let spare = self.spares.upgrade().and_then(|spares| spares.take());
         spare.unwrap_or_else(|| {
-            Arc::new(Issue::new(self.pool.slots(), self.spares.clone(), self.delays.clone()))
+            Arc::new(SubmissionJob::new(self.pool.slots(), self.spares.clone(), self.delays.clone()))
         })
     }
 
-    fn submit(&self, issue: &Arc<Issue>) {
-        if !issue.submit(&self.pool, 1) {
-            issue.refuse();
+    fn submit(&self, job: &Arc<SubmissionJob>) {
+        if !job.submit(&self.pool, 1) {
+            job.refuse();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reports a profiled issue: each stage when its last tile is complete, and the submission before its
+//! Reports a profiled job: each stage when its last tile is complete, and the submission before its
 //! signals.
 
 use std::sync::atomic::Ordering;
@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use rehal_base::StatusCode;
 use rehal_hal::profile::{CommandRegion, ProfiledSubmission, ProfiledThread, WorkerSpan, now_ns};
 
-use super::issue::Running;
+use super::submission_job::Running;
 use crate::execute::{Slots, StoredNames};
 use crate::profile::{Span, command_index, report_operation, report_stored, selects_command, selects_region};
 

@@ -1,4 +1,4 @@
-//! What a thread is to the workers: whether it may run their work, and as what profiles name it.
+//! The role of a thread among the workers: whether it may run their work, and as what profiles name it.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,8 +41,8 @@ impl WorkersId {
         !self.is_confined || WORKER.get().is_some_and(|(workers, _)| workers == self)
     }
 
-    /// What the calling thread is to a device of these workers: a worker or helper of others is a thread that
-    /// submits to it.
+    /// The role of the calling thread for a device of these workers: a worker or helper of others is a thread
+    /// that submits to it.
     pub(super) fn this_thread(self) -> ProfiledThread {
         match (HELPED.get(), WORKER.get()) {
             (Some(workers), _) if workers == self => ProfiledThread::Waiting,

@@ -3,8 +3,8 @@ use std::time::{Duration, Instant};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{Registration, SemaphoreBackend, Timeline, WaitCallback};
 
-use super::issue::Issue;
 use super::role::WorkersId;
+use super::submission_job::SubmissionJob;
 use crate::pool::{Help, PoolHandle};
 
 /// A semaphore whose waiting threads help the workers.
@@ -14,7 +14,7 @@ use crate::pool::{Help, PoolHandle};
 /// one, and then this thread, takes longer than many submissions do.
 pub(super) struct TaskSemaphore {
     timeline: Timeline,
-    pool: PoolHandle<Issue>,
+    pool: PoolHandle<SubmissionJob>,
     workers: WorkersId,
 }
 
@@ -27,7 +27,7 @@ const RETRY: Duration = Duration::from_millis(1);
 
 impl TaskSemaphore {
     /// A semaphore at `initial_value` of devices that run on `pool`, which is that of `workers`.
-    pub(super) fn new(initial_value: u64, pool: PoolHandle<Issue>, workers: WorkersId) -> Self {
+    pub(super) fn new(initial_value: u64, pool: PoolHandle<SubmissionJob>, workers: WorkersId) -> Self {
         Self { timeline: Timeline::new(initial_value), pool, workers }
     }
 
@@ -64,7 +64,7 @@ impl SemaphoreBackend for TaskSemaphore {
             let leaves = || !self.is_before(value);
             let _helping = self.workers.help();
             while self.is_before(value) {
-                match self.pool.help(Issue::admits_helper, &leaves, Issue::help) {
+                match self.pool.help(SubmissionJob::admits_helper, &leaves, SubmissionJob::help) {
                     Help::Ran => self.poll(value),
                     // All workers may be in calls of the host that wait, too: once the permits are returned,
                     // only this thread is left to run what it waits for.

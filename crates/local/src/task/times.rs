@@ -6,7 +6,7 @@ use rehal_hal::profile::{ProcessorTime, ProfiledSubmission, SectionClock, Sectio
 
 use crate::profile::Span;
 
-/// When the threads of an issue ran the tiles of a command. Measured only if the submission is profiled.
+/// When the threads of a job ran the tiles of a command. Measured only if the submission is profiled.
 ///
 /// Relaxed accesses suffice, as in [`Tiling`](super::stage::Tiling): a thread adds its time before it
 /// completes the tiles.
@@ -16,7 +16,7 @@ pub(super) struct CommandTimes {
     sum_ns: AtomicI64,
     /// Times that a thread took tiles.
     drains: AtomicU32,
-    /// What each thread that ran workgroups spent on them, if the session wants it.
+    /// The time that each thread spent on workgroups, if the session wants it.
     threads: Mutex<Vec<(ThreadId, SectionTime)>>,
 }
 
@@ -76,7 +76,7 @@ impl CommandTimes {
     }
 }
 
-/// What a report of an issue needs besides the times of its commands.
+/// Data of the report of a submission besides the times of its commands.
 #[derive(Default)]
 pub(super) struct ReportProgress {
     pub(super) start_ns: AtomicI64,

@@ -25,10 +25,10 @@ pub struct CheckModule {
 
 /// Failed expectations, one text each. Clones share them.
 #[derive(Clone, Default)]
-pub struct Failures(Arc<Mutex<Kept>>);
+pub struct Failures(Arc<Mutex<FailureTexts>>);
 
 #[derive(Default)]
-struct Kept {
+struct FailureTexts {
     texts: Vec<String>,
     more: u64,
 }
@@ -39,7 +39,7 @@ const KEPT_LIMIT: usize = 100;
 impl Failures {
     /// The failures since the last call, in order.
     pub fn take(&self) -> Vec<String> {
-        let Kept { mut texts, more } = std::mem::take(&mut *self.0.lock());
+        let FailureTexts { mut texts, more } = std::mem::take(&mut *self.0.lock());
         if more > 0 {
             texts.push(format!("{more} more expectations failed."));
         }

@@ -10,8 +10,8 @@ use super::HalState;
 use super::arguments::{bytes, handle, optional_bytes, text};
 use super::handle::{Handle, HandleType};
 
-/// What runs in place of each function of an executable of a program, which has been prepared with these
-/// parameters. `None` if the program's own code runs.
+/// The code that runs in place of each function of an executable of a program, which has been prepared with
+/// these parameters. `None` if the program's own code runs.
 pub type Substitute = Arc<
     dyn Fn(&Device, &ExecutableParams<'_>, &Executable) -> Result<Option<Vec<ReplacedFunction>>>
         + Send
@@ -30,7 +30,7 @@ impl HandleType for ProgramExecutable {
 }
 
 impl ProgramExecutable {
-    /// What runs for a function of the program, and the workgroups that it needs.
+    /// The executable for a function of the program, and the workgroups that it needs.
     pub(super) fn function(&self, ordinal: u32) -> (&Executable, u32, &NeededWorkgroups) {
         match self.replaced.as_ref().and_then(|functions| functions.get(ordinal as usize)) {
             Some(it) => (&it.executable, it.function, &it.workgroups),

@@ -1,4 +1,4 @@
-//! What devices did, and when: the events of a bundle on tracks, for programs that draw them.
+//! The activity of devices over time: the events of a bundle on tracks, for programs that draw them.
 //!
 //! Unlike the reports, it has one time axis for all devices: ticks are mapped to the host's clock. A
 //! reference to something that the bundle does not describe is named by its numbers.

@@ -1,4 +1,4 @@
-//! What submissions wait for and signal.
+//! The waits and signals of submissions.
 
 use super::Submission;
 use crate::layout::{self, RELATIONSHIP_SIGNALS, RELATIONSHIP_WAITS};

@@ -323,7 +323,7 @@ fn shown(activity: &Activity) -> String {
     text
 }
 
-/// What the page of `rehal profile report` draws.
+/// The events that the page of `rehal profile report` draws.
 #[test]
 fn events_of_profiles_are_those_of_the_golden_files() {
     for (name, path) in testing::profiles() {

@@ -1,4 +1,4 @@
-//! What `iree-profile` prints of a bundle, byte for byte.
+//! The reports that `iree-profile` prints of a bundle, byte for byte.
 //!
 //! A report reads the records once or twice and keeps totals per group, and references to the rows that it
 //! prints in another order than the file's: memory is proportional to the bundle.

@@ -1,4 +1,4 @@
-//! What events show: their tracks, their names and their annotations.
+//! The display of events: their tracks, their names and their annotations.
 
 use std::borrow::Cow;
 

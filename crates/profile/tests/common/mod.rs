@@ -1,4 +1,4 @@
-//! What several tests do with a bundle: write it again, and print it.
+//! Steps of several tests with a bundle: write it again, and print it.
 
 use std::io::Cursor;
 

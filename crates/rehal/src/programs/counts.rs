@@ -6,7 +6,12 @@ use rehal_base::{Context, Error, Remedy, Result};
 use rehal_hal::{FunctionInfo, NeededWorkgroups};
 use rehal_vm::ModuleFile;
 
-use super::executables::{BEFORE_CONSTANTS, DISPATCH, FUNCTION, WORKGROUPS};
+/// The import with which programs dispatch functions, and positions of its arguments.
+pub(super) const DISPATCH: &str = "hal.command_buffer.dispatch";
+pub(super) const FUNCTION: usize = 2;
+const WORKGROUPS: [usize; 3] = [3, 4, 5];
+/// Constants follow, then bindings, each of several arguments.
+pub(super) const BEFORE_CONSTANTS: usize = 7;
 
 /// The import that dispatches functions with a count from a buffer. Its function is the same argument.
 const DISPATCH_INDIRECT: &str = "hal.command_buffer.dispatch.indirect";
@@ -74,7 +79,7 @@ impl ModuleCounts {
             if count.is_some_and(|count| same(&self.terms, constants, &count, formula)) {
                 continue;
             }
-            let [x, y, z] = count.map_or([None; 3], |it| it.map(|it| self.terms.value(it)));
+            let [x, y, z] = count.map_or([None; 3], |counts| counts.map(|it| self.terms.value(it)));
             let has = match (dispatch.function.is_some(), count, x.zip(y).zip(z)) {
                 (_, None, _) => "reads the count of a dispatch from a buffer".into(),
                 (true, _, Some(((x, y), z))) => format!("dispatches {x}x{y}x{z}"),

@@ -15,7 +15,7 @@ use rehal_replay::{
 };
 use rehal_vm::ModuleFile;
 
-use super::counts::ModuleCounts;
+use super::counts::{BEFORE_CONSTANTS, DISPATCH, FUNCTION, ModuleCounts};
 use super::{ProgramModule, ProgramOptions};
 
 /// The import with which programs create executables.
@@ -24,12 +24,7 @@ const CREATE: &str = "hal.executable.create";
 const FORMAT: usize = 2;
 const DATA: usize = 3;
 
-/// The import with which they dispatch functions, and positions of its arguments.
-pub(super) const DISPATCH: &str = "hal.command_buffer.dispatch";
-pub(super) const FUNCTION: usize = 2;
-pub(super) const WORKGROUPS: [usize; 3] = [3, 4, 5];
-/// Constants follow, then bindings, each of several arguments.
-pub(super) const BEFORE_CONSTANTS: usize = 7;
+/// Arguments of a binding of a dispatch.
 const BINDING: usize = 5;
 
 /// How the names of formats of ELF images begin: self-contained, and for the system's loader.

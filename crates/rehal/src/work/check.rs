@@ -30,11 +30,11 @@ const SAMPLING: Duration = Duration::from_millis(50);
 pub struct CheckWork {
     /// The replay, and when its results are right.
     pub verify: VerifyWork,
-    /// What is done.
+    /// The task.
     pub task: CheckTask,
 }
 
-/// What is done with a capture.
+/// The task on a capture.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum CheckTask {
     /// Replays it.
@@ -51,12 +51,12 @@ pub enum CheckTask {
     Time(Option<String>),
 }
 
-/// What a [`CheckTask`] found.
+/// The findings of a [`CheckTask`].
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Checked {
     /// It is done.
     Done,
-    /// What [`CheckTask::FindWrong`] found.
+    /// The findings of [`CheckTask::FindWrong`].
     Wrong {
         /// The first wrong result.
         wrong: Option<WrongResult>,

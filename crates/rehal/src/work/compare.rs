@@ -23,9 +23,9 @@ pub struct CompareWork {
     pub setup: ReplaySetup,
     /// The name of the function.
     pub function: String,
-    /// What is checked and timed.
+    /// The options of the check and of the timing.
     pub options: CompareOptions,
-    /// What the replacement is compared with, if it is not the captured kernel.
+    /// The kernel with which the replacement is compared, if it is not the captured one.
     pub baseline: Option<Replacement>,
     /// The replacement; `None` for none yet.
     pub replacement: Option<Replacement>,
@@ -132,9 +132,9 @@ fn pulse_of(asker: Asker) -> Pulse {
 pub struct IsolatedComparison {
     /// Its end.
     pub end: CompareEnd,
-    /// What its kernels printed on standard output.
+    /// The standard output of its kernels.
     pub stdout: Printed,
-    /// What the worker printed on standard error.
+    /// The standard error of the worker.
     pub stderr: Printed,
 }
 

@@ -17,7 +17,7 @@ pub struct ReplayWork {
     pub bytes_limit: usize,
 }
 
-/// What a replay did.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Replayed {

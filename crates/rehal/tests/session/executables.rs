@@ -53,7 +53,7 @@ fn refused<T>(outcome: Result<T, Error>, code: StatusCode, message: &str) {
     assert!(error.report().contains(message), "'{message}' is not in: {}", error.report());
 }
 
-/// What is read from the bytes is what a driver finds that loads them.
+/// Functions that are read from the bytes are those that a driver finds that loads them.
 #[test]
 fn functions_are_read_from_the_bytes_of_every_format() {
     let device = device("local-sync");

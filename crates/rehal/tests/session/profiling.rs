@@ -17,7 +17,7 @@ use crate::{capture, fixture};
 
 const DRIVERS: [&str; 2] = ["local-sync", "local-task"];
 
-/// What CPU devices report.
+/// The data that CPU devices report.
 fn everything() -> ProfileData {
     ProfileData::QUEUE_EVENTS
         | ProfileData::HOST_EXECUTION
@@ -254,7 +254,7 @@ fn regions_cover_the_stages_of_each_command_buffer() {
     }
 }
 
-/// What a running program has written, once events of queues are part of it.
+/// The rows of a running program, once events of queues are part of them.
 fn read_with_queue_events(path: &Path) -> Rows {
     loop {
         let rows = read_unfinished(path);

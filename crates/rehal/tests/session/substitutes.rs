@@ -148,7 +148,7 @@ fn a_rewritten_module_runs_other_code() {
     }
 }
 
-/// What a compiler of programs made does not say into how many workgroups it has divided the work.
+/// Code of a compiler of programs does not say into how many workgroups it has divided the work.
 #[test]
 fn compiled_code_of_unknown_workgroups_is_refused() {
     let unknown = "its workgroup count is not known";

@@ -282,7 +282,8 @@ impl<'p> Footprints<'p> {
         });
     }
 
-    /// What an operation that has `effect` does to a buffer: a kernel only reads memory that it cannot write.
+    /// The effect on a buffer of an operation that has `effect`: a kernel only reads memory that it cannot
+    /// write.
     pub(crate) fn effect_on(&self, buffer: u32, effect: Effect) -> Effect {
         match effect {
             Effect::Bind if !self.buffers[buffer as usize].is_written_by_kernels => Effect::Read,

@@ -1,4 +1,4 @@
-//! What operations read, write and change: the only place that answers.
+//! The bytes that operations read, write and change: the only place that answers.
 //!
 //! - `access.rs` has what is known before an operation runs: the ranges of fills and copies, the access flags
 //!   of buffers, and the bindings that an executable's format declares as read-only. Everything else that is

@@ -1,4 +1,4 @@
-//! What dispatches change, by comparison of what is bound to them with copies.
+//! The bytes that dispatches change, found by comparing their bindings with copies.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ const SPARE_COUNT: usize = 16;
 pub struct ChangeTracker {
     /// By captured id.
     buffers: BTreeMap<u64, KnownBuffer>,
-    /// What the dispatch may write.
+    /// The bindings that the dispatch may write.
     bindings: Vec<Bound>,
     spare: Vec<Vec<u8>>,
 }
@@ -42,7 +42,7 @@ struct KnownBuffer {
     buffer: Buffer,
     /// In order, without overlap. Each bound range is in one of them.
     segments: Vec<Segment>,
-    /// What the last dispatch changed, in order.
+    /// The bytes that the last dispatch changed, in order.
     replaced: Vec<Replaced>,
 }
 
@@ -70,9 +70,9 @@ pub struct TrackedBinding<'t> {
     pub aliases: &'t [u32],
     /// The buffer's id in the capture.
     pub buffer_id: u64,
-    /// What is bound of the buffer.
+    /// The bound range of the buffer.
     pub range: Range,
-    /// What changed of it, in order and in units of [`CHANGE_BYTES`](crate::CHANGE_BYTES); changes with
+    /// The changed ranges of it, in order and in units of [`CHANGE_BYTES`](crate::CHANGE_BYTES); changes with
     /// little between them are one.
     pub changes: &'t [Range],
     /// All bytes of it.
@@ -192,9 +192,9 @@ impl ChangeTracker {
     fn forget_aliases(&mut self, bound: &[u64]) {
         let changed: Vec<Range> = bound
             .iter()
-            .filter_map(|id| {
-                self.buffers.get(id).filter(|it| it.replaced.iter().any(|it| !it.bytes.is_empty()))?.place()
-            })
+            .filter_map(|id| self.buffers.get(id))
+            .filter(|buffer| buffer.replaced.iter().any(|part| !part.bytes.is_empty()))
+            .filter_map(KnownBuffer::place)
             .collect();
         if changed.is_empty() {
             return;
@@ -279,7 +279,8 @@ impl KnownBuffer {
     /// The strides that the last dispatch changed and that overlap a range of the buffer, as they were
     /// before.
     fn replaced_in(&self, range: Range) -> impl Iterator<Item = (Range, &[u8])> {
-        let parts = self.replaced.iter().filter(move |it| it.span().is_some_and(|it| it.overlaps(range)));
+        let overlaps = move |span: Range| span.overlaps(range);
+        let parts = self.replaced.iter().filter(move |part| part.span().is_some_and(overlaps));
         parts.flat_map(Replaced::each).filter(move |(stride, _)| stride.overlaps(range))
     }
 
@@ -344,7 +345,7 @@ impl Replaced {
     }
 }
 
-/// What is done with a part of a copy: the offset of the part in the buffer, the part, and where the buffer
+/// An action on a part of a copy: the offset of the part in the buffer, the part, and where the buffer
 /// has it now.
 type Perform<'p, R> = dyn Fn(u64, &mut [u8], &HostMemory, u64) -> Result<R> + Sync + 'p;
 
@@ -377,7 +378,7 @@ fn each_part<R: Send>(
             let skipped = (number * PART_BYTES) as u64;
             perform(at + skipped, part, memory, piece.offset + skipped)
         });
-        done.into_iter().try_for_each(|it| it.map(|it| results.push(it)))
+        done.into_iter().try_for_each(|outcome| outcome.map(|result| results.push(result)))
     })?;
     Ok(results)
 }

@@ -16,7 +16,7 @@ impl Recorded<Buffer> {
         RangeOp { buffer: self.id, offset: range.offset, length: range.length, mode, access }
     }
 
-    /// What a program reads, if that is recorded.
+    /// The digest of the bytes that a program reads, if that is recorded.
     fn digest(&self, mapped: &MappedRange, memory: &HostMemory) -> Option<layout::ReadDigest> {
         let is_wanted = self.stream.options.ledger != LedgerRecording::Off;
         if !is_wanted || !mapped.access.contains(MemoryAccess::READ) {

@@ -4,8 +4,8 @@ use parking_lot::Mutex;
 use rehal_base::{Error, Result};
 use rehal_hal::{Command, CommandBuffer, CommandBufferBackend, HostOp, Live};
 
-use super::names::{BaseNames, IdNames, copy_sides, with_scratch};
 use super::object::{Recorded, handle};
+use super::rename::{BaseNames, IdNames, copy_sides, with_scratch};
 use super::stream::status_of;
 use super::watch::WatchedCommands;
 use crate::encode;

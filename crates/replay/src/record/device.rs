@@ -15,9 +15,9 @@ use zerocopy::little_endian::U32;
 
 use super::LedgerRecording;
 use super::file::{Reference, Source};
-use super::names::{BaseNames, IdNames, copy_sides, with_scratch};
 use super::object::{Handle, Recorded, handle, recorded};
 use super::outcome::Outcome;
+use super::rename::{BaseNames, IdNames, copy_sides, with_scratch};
 use super::semaphore::Payloads;
 use super::stream::{Stream, status_of};
 use super::watch::WatchedQueue;
@@ -27,7 +27,7 @@ use crate::ids::Ids;
 
 handle!(Device, "a device", DeviceState);
 
-/// What the recorder keeps for a device.
+/// The recorder's state of a device.
 pub(super) struct DeviceState {
     /// The device's allocator, a separate object in captures.
     allocator: u64,

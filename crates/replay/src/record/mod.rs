@@ -23,10 +23,10 @@ mod executable;
 mod file;
 #[cfg(test)]
 mod models;
-mod names;
 mod object;
 mod options;
 mod outcome;
+mod rename;
 mod semaphore;
 mod stream;
 mod sync;

@@ -12,7 +12,7 @@ use crate::ids::Ids;
 pub(super) trait Handle: 'static {
     /// Its name in messages.
     const NAME: &'static str;
-    /// What the recorder keeps for each, besides its id.
+    /// The recorder's state of each, besides its id.
     type State;
     /// The object behind the handle.
     fn object(&self) -> &dyn Any;

@@ -22,7 +22,7 @@ pub enum FileValidation {
     Digest,
 }
 
-/// What a capture says about the results of the program, so that replays can be verified against it. Other
+/// The results of the program that a capture contains, so that replays can be verified against it. Other
 /// readers skip it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LedgerRecording {
@@ -44,7 +44,7 @@ pub struct RecordOptions {
     pub file_policy: FilePolicy,
     /// How files stored by reference are validated.
     pub file_validation: FileValidation,
-    /// What is recorded of the program's results.
+    /// The recorded results of the program.
     pub ledger: LedgerRecording,
     /// Writes all records to the file before each submission, so that the capture of a program that crashes
     /// in a kernel has the submission of that kernel.

@@ -66,7 +66,7 @@ pub(super) struct Watch {
     jobs: OnceLock<Sender<Message>>,
 }
 
-/// What performs submissions.
+/// The performer of submissions.
 struct Performer {
     watcher: Box<dyn DispatchWatcher>,
     changes: ChangeTracker,
@@ -88,7 +88,7 @@ struct Job {
     details: Details,
 }
 
-/// What a submission does not say by the objects of its base device.
+/// Details of a submission that the objects of its base device do not have.
 struct Details {
     /// Ordinal and offset of its record; `None` once the capture is closed.
     record: Option<(u32, u64)>,

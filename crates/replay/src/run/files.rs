@@ -16,7 +16,7 @@ use crate::{FileRecord, Plan};
 /// The files of a plan, by index.
 pub(crate) struct ReplayFiles(Vec<Source>);
 
-/// What a run imports as a file.
+/// The source of a file that a run imports.
 enum Source {
     /// One that all runs share.
     Shared(File),
@@ -67,7 +67,7 @@ impl Original {
     }
 }
 
-/// What has the bytes of a file.
+/// The holder of a file's bytes.
 pub(crate) enum FileBytes<'f> {
     /// A file of the device.
     File(&'f File),

@@ -93,7 +93,7 @@ impl Objects {
     }
 }
 
-/// What a run has created and begun.
+/// Objects and work that a run has created and begun.
 pub(crate) struct State {
     pub objects: Objects,
     /// Their names, in the bytes of the capture.

@@ -22,7 +22,7 @@ impl Redzones {
         }
     }
 
-    /// What to allocate for a buffer. Observers may fill it, whatever the program did.
+    /// The parameters and the size to allocate for a buffer. Observers may fill it, whatever the program did.
     #[inline]
     pub(super) fn around(&self, params: BufferParams, size: u64) -> Result<(BufferParams, u64)> {
         match self.bytes {

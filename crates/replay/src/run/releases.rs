@@ -1,9 +1,9 @@
 use crate::plan::Release;
 
-/// What a timed scope may hold of what it frees. The rest is freed after it, which is not part of its time.
+/// Maximum bytes that a timed scope may hold of the objects that it frees: they are freed after its time.
 const HELD_BYTES: u64 = 64 << 20;
 
-/// What an object counts besides the bytes of a buffer.
+/// Bytes that an object counts for besides the bytes of a buffer.
 const OBJECT_BYTES: u64 = 512;
 
 /// The objects that a run has yet to release, in order.
@@ -16,7 +16,7 @@ pub(super) struct Releases<'r> {
 }
 
 impl<'r> Releases<'r> {
-    /// Those from step `first` on.
+    /// The releases from step `first` on.
     pub(super) fn new(all: &'r [Release], first: u32) -> Self {
         Self { left: &all[all.partition_point(|it| it.step < first)..], held: 0, held_bytes: 0 }
     }
@@ -48,7 +48,7 @@ impl<'r> Releases<'r> {
         Some(*first)
     }
 
-    /// Those up to step `end` that are left, such as what a scope holds that does not end.
+    /// The releases up to step `end` that are left, such as those held by a scope that does not end.
     pub(super) fn rest(&self, end: u32) -> impl Iterator<Item = Release> + use<'r> {
         self.left.iter().take_while(move |it| it.step < end).copied()
     }

@@ -22,7 +22,7 @@ use rehal_hal::{
 };
 
 use super::Run;
-use super::names::LiveNames;
+use super::live_names::LiveNames;
 use super::objects::get;
 use super::stepping_state::Stepping;
 use crate::Observer;

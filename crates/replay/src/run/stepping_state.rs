@@ -8,7 +8,7 @@ use crate::effects::Footprints;
 use crate::plan::{ObjectKind, RecordLocation, Release};
 use crate::{Observer, Plan};
 
-/// What a run needs to perform operations one by one.
+/// The state with which a run performs operations one by one.
 pub(super) struct Stepping<'r> {
     /// The observers that want operations, by index.
     pub observers: Vec<usize>,

@@ -6,7 +6,7 @@ use rehal_base::{Range, Result};
 
 use super::BufferRanges;
 use super::collect::{Collector, Content, Reading};
-use super::cut::Found;
+use super::cut::SliceOperations;
 use super::isolated_work::Fill;
 use super::shared::Shared;
 use super::trim::Tested;
@@ -24,7 +24,7 @@ impl Shared<'_> {
     /// bytes, also without what is left out. Work whose bytes are the same accesses the same pages.
     pub(super) fn keep_accessed(
         &self,
-        found: &Found,
+        found: &SliceOperations,
         collected: &mut Collector<'_>,
         tested: &mut Tested,
     ) -> Result<()> {
@@ -61,9 +61,13 @@ impl Shared<'_> {
         Ok(())
     }
 
-    /// What a dispatch accesses of what is bound to it, in whole pages, by captured buffer; `None` if that is
-    /// unknown, also because it cannot be performed by itself.
-    pub(super) fn accessed_pages(&self, found: &Found, collected: &Collector<'_>) -> Option<BufferRanges> {
+    /// The parts of its bindings that a dispatch accesses, in whole pages, by captured buffer; `None` if that
+    /// is unknown, also because it cannot be performed by itself.
+    pub(super) fn accessed_pages(
+        &self,
+        found: &SliceOperations,
+        collected: &Collector<'_>,
+    ) -> Option<BufferRanges> {
         let pages = self.accessed(found, collected).ok()??;
         let mut all = Vec::new();
         for (buffer, bound) in collected.touched() {
@@ -79,9 +83,13 @@ impl Shared<'_> {
         Some(all)
     }
 
-    /// What the work accesses of each buffer that is watched; `None` if it does not write the same bytes, or
-    /// if that is unknown.
-    fn accessed(&self, found: &Found, collected: &Collector<'_>) -> Result<Option<HashMap<u32, Vec<Range>>>> {
+    /// The ranges that the work accesses of each buffer that is watched; `None` if it does not write the same
+    /// bytes, or if that is unknown.
+    fn accessed(
+        &self,
+        found: &SliceOperations,
+        collected: &Collector<'_>,
+    ) -> Result<Option<HashMap<u32, Vec<Range>>>> {
         let devices = self.replay.devices().devices();
         let mut work = self.isolate_watched(devices, found, collected)?;
         for content in &collected.contents {

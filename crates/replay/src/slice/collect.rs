@@ -38,7 +38,7 @@ impl Content {
     }
 }
 
-/// What the operations of a slice access.
+/// The bytes that the operations of a slice access.
 pub(super) struct Collector<'s> {
     shared: &'s Shared<'s>,
     /// The buffers that the slice accesses.
@@ -46,16 +46,16 @@ pub(super) struct Collector<'s> {
     /// The bytes that the slice has accessed.
     touched: HashMap<u32, Ranges>,
     written: BTreeMap<u32, Ranges>,
-    /// What operations other than kernels wrote.
+    /// Ranges that operations other than kernels wrote.
     pub transfers: HashMap<u32, Ranges>,
     /// The ranges that kernels may have written without a change.
     bound: BTreeMap<u32, Ranges>,
     changes: ChangeTracker,
     /// The first of `contents` that the operation needs.
     first_content: usize,
-    /// What operations read first, as it was.
+    /// Bytes that operations read first, as they were.
     pub contents: Vec<Content>,
-    /// What they wrote, as it is at the end.
+    /// Bytes that they wrote, as they are at the end.
     pub outputs: Vec<Content>,
     /// The bytes that submissions read from files, by the ordinals of their records.
     pub file_reads: HashMap<u32, Vec<Vec<u8>>>,

@@ -1,4 +1,4 @@
-//! What a slice contains: operations of a plan, found without running it.
+//! The contents of a slice: operations of a plan, found without running it.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ pub(super) enum Item {
 }
 
 /// The operations of a slice, in the order of a run.
-pub(super) struct Found {
+pub(super) struct SliceOperations {
     pub items: Vec<Item>,
     /// The function or scope.
     pub name: String,
@@ -38,7 +38,7 @@ pub(super) struct Found {
 
 impl Replay {
     /// Finds the operations of a cut. Fails if there are none.
-    pub(super) fn find(&self, cut: &Cut) -> Result<Found> {
+    pub(super) fn find(&self, cut: &Cut) -> Result<SliceOperations> {
         match cut {
             Cut::Dispatch { record, occurrence } => self.find_record(*record, *occurrence),
             Cut::Function { pattern, occurrence } => self.find_function(pattern, *occurrence),
@@ -47,7 +47,7 @@ impl Replay {
     }
 
     /// Finds dispatches, by record and occurrence, in a single search.
-    pub(super) fn find_dispatches(&self, sites: &[(u32, u64)]) -> Result<Vec<Found>> {
+    pub(super) fn find_dispatches(&self, sites: &[(u32, u64)]) -> Result<Vec<SliceOperations>> {
         let names = self.function_names()?;
         let missing = |(record, occurrence): &(u32, u64)| {
             Error::not_found(format!("record #{record} has no dispatch of occurrence {occurrence}"))
@@ -57,7 +57,7 @@ impl Replay {
         found.map(|(found, site)| Ok(named(&names, found.as_ref().ok_or_else(|| missing(site))?))).collect()
     }
 
-    fn find_record(&self, record: u32, occurrence: u64) -> Result<Found> {
+    fn find_record(&self, record: u32, occurrence: u64) -> Result<SliceOperations> {
         let plan = self.plan();
         if let [Some(site)] = &performed(plan, &[(record, occurrence)])[..] {
             return Ok(named(&self.function_names()?, site));
@@ -75,13 +75,13 @@ impl Replay {
         .advise(Remedy::ListDispatches))
     }
 
-    fn find_function(&self, pattern: &str, occurrence: u64) -> Result<Found> {
+    fn find_function(&self, pattern: &str, occurrence: u64) -> Result<SliceOperations> {
         let (plan, names) = (self.plan(), self.function_names()?);
         let is_match = |name: &String| glob::matches(pattern, name);
         let matches: Vec<Vec<bool>> = names.iter().map(|it| it.iter().map(is_match).collect()).collect();
         let is_match = |it: &Dispatch<Indexed>| matches[it.executable as usize][it.function as usize];
         let mut dispatches = plan.dispatches_by_buffer();
-        dispatches.iter_mut().for_each(|it| it.retain(|it| is_match(it.dispatch)));
+        dispatches.iter_mut().for_each(|sites| sites.retain(|site| is_match(site.dispatch)));
         let (mut found, mut count) = (None, 0);
         let mut executions = vec![0u64; dispatches.len()];
         let _ = plan.each_event(|event| {
@@ -132,7 +132,7 @@ fn step_of(plan: &Plan, record: u32) -> Option<&Step> {
     Some(&plan.steps[index])
 }
 
-/// What performs a dispatch.
+/// The performer of a dispatch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Holder {
     /// The submission with this index.
@@ -141,7 +141,7 @@ enum Holder {
     CommandBuffer(u32),
 }
 
-/// What performs the dispatch of a step; `None` if it has none.
+/// The performer of the dispatch of a step; `None` if it has none.
 fn holder_of(plan: &Plan, step: StepOp) -> Option<Holder> {
     match step {
         StepOp::Command(index) => match &plan.commands[index as usize] {
@@ -169,7 +169,7 @@ fn execution_count(plan: &Plan, step: Option<StepOp>) -> u64 {
     count
 }
 
-/// What a submission performs dispatches as.
+/// The holder as which a submission performs dispatches.
 fn performer(plan: &Plan, index: u32) -> Holder {
     match &plan.submissions[index as usize].op {
         QueueOp::Execute { command_buffer, .. } => Holder::CommandBuffer(*command_buffer),
@@ -219,18 +219,18 @@ fn performed<'p>(plan: &'p Plan, sites: &[(u32, u64)]) -> Vec<Option<DispatchSit
 }
 
 /// A dispatch, with the name of its function.
-fn named(names: &[Vec<String>], site: &DispatchSite<'_>) -> Found {
+fn named(names: &[Vec<String>], site: &DispatchSite<'_>) -> SliceOperations {
     let name = names[site.dispatch.executable as usize][site.dispatch.function as usize].clone();
-    Found { name, ..found_site(site) }
+    SliceOperations { name, ..found_site(site) }
 }
 
-fn found_site(site: &DispatchSite<'_>) -> Found {
+fn found_site(site: &DispatchSite<'_>) -> SliceOperations {
     let DispatchSite { submission, submission_location: location, .. } = *site;
     let item = match site.command {
         None => Item::Submission(submission, location),
         Some(command) => Item::Command { submission, location, command },
     };
-    Found {
+    SliceOperations {
         items: vec![item],
         name: String::new(),
         location: site.location,
@@ -240,7 +240,7 @@ fn found_site(site: &DispatchSite<'_>) -> Found {
     }
 }
 
-fn find_scope(plan: &Plan, name: &[u8], occurrence: u64) -> Result<Found> {
+fn find_scope(plan: &Plan, name: &[u8], occurrence: u64) -> Result<SliceOperations> {
     let entries = scopes::entries(plan, name).map_err(|error| error.advise("cut out a dispatch instead"))?;
     let shown = name.escape_ascii();
     let entry = usize::try_from(occurrence).ok().and_then(|at| entries.get(at)).ok_or_else(|| {
@@ -272,7 +272,7 @@ fn find_scope(plan: &Plan, name: &[u8], occurrence: u64) -> Result<Found> {
     let submission = submission.ok_or_else(|| {
         Error::failed_precondition(format!("scope '{shown}' issues no work")).advise(Remedy::SurveyCapture)
     })?;
-    Ok(Found {
+    Ok(SliceOperations {
         items,
         name: String::from_utf8_lossy(name).into_owned(),
         location: plan.steps[entry.begin as usize].location,

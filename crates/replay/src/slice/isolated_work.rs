@@ -11,7 +11,7 @@ use rehal_hal::{
 };
 
 use super::collect::{Collector, Content};
-use super::cut::{Found, Item};
+use super::cut::{Item, SliceOperations};
 use super::pieces::{Piece, Source};
 use super::references::References;
 use super::shared::Shared;
@@ -58,7 +58,7 @@ struct Needs {
 pub(super) struct IsolatedWork<'r> {
     shared: &'r Shared<'r>,
     plan: &'r Plan,
-    found: &'r Found,
+    found: &'r SliceOperations,
     collected: &'r Collector<'r>,
     devices: &'r [Device],
     objects: Objects,
@@ -68,7 +68,7 @@ pub(super) struct IsolatedWork<'r> {
     files: HashMap<(u32, u32), File>,
     /// The buffers that are watched, by index; `None` if none is to be.
     watched: Option<Vec<(u32, Box<dyn WatchAccesses>)>>,
-    /// What the operations accessed of them.
+    /// The ranges of them that the operations accessed.
     pub accessed: HashMap<u32, Vec<Range>>,
     /// Every submission waits for the previous one.
     parts: OneByOne,
@@ -79,7 +79,7 @@ impl<'r> Shared<'r> {
     pub(super) fn isolate(
         &'r self,
         devices: &'r [Device],
-        found: &'r Found,
+        found: &'r SliceOperations,
         collected: &'r Collector<'r>,
     ) -> Result<IsolatedWork<'r>> {
         self.begin(devices, found, collected, None)
@@ -89,7 +89,7 @@ impl<'r> Shared<'r> {
     pub(super) fn isolate_watched(
         &'r self,
         devices: &'r [Device],
-        found: &'r Found,
+        found: &'r SliceOperations,
         collected: &'r Collector<'r>,
     ) -> Result<IsolatedWork<'r>> {
         self.begin(devices, found, collected, Some(Vec::new()))
@@ -98,7 +98,7 @@ impl<'r> Shared<'r> {
     fn begin(
         &'r self,
         devices: &'r [Device],
-        found: &'r Found,
+        found: &'r SliceOperations,
         collected: &'r Collector<'r>,
         watched: Option<Vec<(u32, Box<dyn WatchAccesses>)>>,
     ) -> Result<IsolatedWork<'r>> {
@@ -125,7 +125,7 @@ impl<'r> Shared<'r> {
     }
 
     /// The devices that a slice uses, by index.
-    pub(super) fn used_devices(&self, found: &Found, collected: &Collector<'_>) -> BTreeSet<u32> {
+    pub(super) fn used_devices(&self, found: &SliceOperations, collected: &Collector<'_>) -> BTreeSet<u32> {
         let mut devices = BTreeSet::new();
         for item in &found.items {
             if let Item::Submission(submission, _) | Item::Command { submission, .. } = *item {
@@ -136,8 +136,8 @@ impl<'r> Shared<'r> {
         devices
     }
 
-    /// What the operations of a slice name, each with its device, in the order of the capture.
-    fn needed(&self, found: &Found, collected: &Collector<'_>) -> Vec<(u32, Needed<'_>)> {
+    /// The objects that the operations of a slice name, each with its device, in the order of the capture.
+    fn needed(&self, found: &SliceOperations, collected: &Collector<'_>) -> Vec<(u32, Needed<'_>)> {
         let needs = Needs::from_items(self, &found.items);
         let buffers: BTreeSet<u32> = collected.buffers().collect();
         let created = self.plan.host_ops.iter().filter_map(|op| {

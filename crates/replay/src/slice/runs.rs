@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rehal_base::{Context, Error, Result};
 
 use super::collect::Collector;
-use super::cut::{Found, Item};
+use super::cut::{Item, SliceOperations};
 use super::shared::Shared;
 use crate::{Observer, Operation, RecordLocation};
 
@@ -23,7 +23,7 @@ pub(super) struct ScopeRun<'s> {
 }
 
 impl<'s> ScopeRun<'s> {
-    pub(super) fn new(shared: &'s Shared<'s>, found: &Found, end: RecordLocation) -> Self {
+    pub(super) fn new(shared: &'s Shared<'s>, found: &SliceOperations, end: RecordLocation) -> Self {
         let (mut submissions, mut host_writes) = (HashSet::new(), HashMap::new());
         for item in &found.items {
             match *item {
@@ -38,7 +38,7 @@ impl<'s> ScopeRun<'s> {
         Self { collector: Collector::new(shared), end, submissions, host_writes, is_finished: false }
     }
 
-    /// What the scope accesses. Fails unless the replay has reached its end.
+    /// The bytes that the scope accesses. Fails unless the replay has reached its end.
     pub(super) fn finish(self) -> Result<Collector<'s>> {
         match self.is_finished {
             true => Ok(self.collector),
@@ -101,7 +101,7 @@ impl Observer for ScopeRun<'_> {
 /// Collects what dispatches access, and passes each of them on as soon as it is complete.
 pub(super) struct DispatchRun<'s, F> {
     shared: &'s Shared<'s>,
-    founds: &'s [Found],
+    founds: &'s [SliceOperations],
     /// The dispatches, by record and occurrence.
     sites: HashMap<(u32, u64), usize>,
     /// Their submissions, by the ordinals of the records.
@@ -114,7 +114,7 @@ pub(super) struct DispatchRun<'s, F> {
 impl<'s, F: FnMut(usize, Collector<'s>, Duration) -> Result<()>> DispatchRun<'s, F> {
     /// `cut` is called with the index of a dispatch, what it accesses, and the time of the replay up to
     /// there.
-    pub(super) fn new(shared: &'s Shared<'s>, founds: &'s [Found], cut: F) -> Self {
+    pub(super) fn new(shared: &'s Shared<'s>, founds: &'s [SliceOperations], cut: F) -> Self {
         let sites = founds.iter().zip(0..).map(|(it, index)| ((it.location.ordinal, it.occurrence), index));
         let submissions = founds.iter().map(|it| it.submission.ordinal);
         Self {
@@ -137,7 +137,7 @@ impl<'s, F: FnMut(usize, Collector<'s>, Duration) -> Result<()>> DispatchRun<'s,
     }
 
     fn pass_on(&mut self, index: usize, collector: Collector<'s>, elapsed: Duration) -> Result<()> {
-        let Found { location, occurrence, .. } = self.founds[index];
+        let SliceOperations { location, occurrence, .. } = self.founds[index];
         self.sites.remove(&(location.ordinal, occurrence));
         (self.cut)(index, collector, elapsed)
     }

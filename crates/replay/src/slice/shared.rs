@@ -8,7 +8,7 @@ use super::references::References;
 use crate::plan::RecordLocation;
 use crate::{Plan, Replay};
 
-/// What all slices of a run share.
+/// State that all slices of a run share.
 pub(super) struct Shared<'r> {
     pub replay: &'r Replay,
     pub plan: &'r Plan,

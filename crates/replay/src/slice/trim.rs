@@ -7,7 +7,7 @@ use std::time::Duration;
 use rehal_base::{Range, Result};
 
 use super::collect::{Collector, Content, Reading};
-use super::cut::Found;
+use super::cut::SliceOperations;
 use super::isolated_work::{Fill, patterns};
 use super::shared::Shared;
 use crate::effects::{Ranges, changes, overlap};
@@ -19,7 +19,7 @@ const MAX_PARTS: usize = 64;
 /// Maximum number of contents that are tested one by one.
 const MAX_TESTS: usize = 16;
 
-/// What tests of a slice have shown, by content.
+/// The outcomes of tests of a slice, by content.
 pub(super) struct Tested {
     /// Which contents have no effect on what the work writes, all of it.
     pub unread: Vec<bool>,
@@ -35,7 +35,7 @@ impl Shared<'_> {
     /// is both changed and bound more than once is tested only if that is cheap.
     pub(super) fn test(
         &self,
-        found: &Found,
+        found: &SliceOperations,
         collected: &mut Collector<'_>,
         is_cheap: bool,
     ) -> Result<Tested> {
@@ -73,7 +73,7 @@ impl Shared<'_> {
     /// The bytes of contents that the work writes, if they have no effect on what it writes, all of it.
     fn written_without(
         &self,
-        found: &Found,
+        found: &SliceOperations,
         collected: &Collector<'_>,
         which: &[bool],
     ) -> Result<Option<Vec<Ranges>>> {
@@ -113,7 +113,7 @@ impl Shared<'_> {
     /// only the bytes that are `written` are read.
     pub(super) fn is_same_without(
         &self,
-        found: &Found,
+        found: &SliceOperations,
         collected: &Collector<'_>,
         which: &[bool],
         written: &[Ranges],
@@ -146,7 +146,7 @@ impl Tested {
     fn passes(
         &mut self,
         shared: &Shared<'_>,
-        found: &Found,
+        found: &SliceOperations,
         collected: &Collector<'_>,
         which: &[bool],
         checks: bool,

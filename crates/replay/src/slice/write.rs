@@ -6,7 +6,7 @@ use rehal_base::{Error, Result};
 use rehal_hal::DeviceGroup;
 
 use super::collect::{Collector, Content};
-use super::cut::Found;
+use super::cut::SliceOperations;
 use super::isolated_work::Fill;
 use super::pieces::Source;
 use super::shared::Shared;
@@ -18,7 +18,7 @@ impl Shared<'_> {
     /// Writes a slice. `elapsed` is the time of the replay up to its end.
     pub(super) fn write(
         &self,
-        found: &Found,
+        found: &SliceOperations,
         mut collected: Collector<'_>,
         elapsed: Duration,
         sink: impl CaptureSink + 'static,
@@ -40,7 +40,7 @@ impl Shared<'_> {
             bytes: output.bytes,
         };
         let reads = std::mem::take(&mut collected.outputs).into_iter().map(read).collect();
-        let Found { ref name, location, occurrence, .. } = *found;
+        let SliceOperations { ref name, location, occurrence, .. } = *found;
         let is_checked = tested.is_checked;
         Ok(Slice { name: name.clone(), location, occurrence, content_bytes, is_checked, reads })
     }
@@ -57,7 +57,7 @@ impl Shared<'_> {
 
     /// Fails if the work by itself writes other bytes. No contents are left out: a test that leaves some out
     /// checks the rest.
-    fn check(&self, found: &Found, collected: &Collector<'_>) -> Result<()> {
+    fn check(&self, found: &SliceOperations, collected: &Collector<'_>) -> Result<()> {
         let outputs = self.perform(found, collected, &|_| Fill::Captured)?;
         match outputs.iter().eq(collected.outputs.iter().map(|it| &it.bytes)) {
             true => Ok(()),
@@ -73,7 +73,7 @@ impl Shared<'_> {
     /// contains.
     fn record(
         &self,
-        found: &Found,
+        found: &SliceOperations,
         collected: &Collector<'_>,
         unread: &[bool],
         sink: impl CaptureSink + 'static,
@@ -116,10 +116,10 @@ impl Shared<'_> {
         Ok(stored.map(|piece| piece.length).sum())
     }
 
-    /// What the work writes when it is performed by itself.
+    /// The bytes that the work writes when it is performed by itself.
     pub(super) fn perform(
         &self,
-        found: &Found,
+        found: &SliceOperations,
         collected: &Collector<'_>,
         fill: &dyn Fn(usize) -> Fill,
     ) -> Result<Vec<Vec<u8>>> {
@@ -131,7 +131,7 @@ impl Shared<'_> {
     }
 }
 
-fn shown(found: &Found) -> String {
+fn shown(found: &SliceOperations) -> String {
     match found.end {
         Some(_) => format!("scope '{}'", found.name.escape_debug()),
         None => format!("the dispatch of '{}' at {}", found.name.escape_debug(), found.location),

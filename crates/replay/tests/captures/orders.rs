@@ -84,7 +84,7 @@ struct Case {
     name: String,
     bytes: Vec<u8>,
     remaps: Vec<FileRemap>,
-    /// What it reads in serialized order on a synchronous device.
+    /// The bytes that it reads in serialized order on a synchronous device.
     expected: Result<Vec<Vec<u8>>, String>,
 }
 

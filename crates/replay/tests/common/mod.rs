@@ -13,7 +13,7 @@ pub use device::{Bound, FAKE_FORMAT, FAKE_RAW_FORMAT, FLUSHED, FakeCode, Ran, Te
 pub use everything::everything;
 pub use observed::{Observed, Read, refusal, replay, run, run_with};
 pub use payloads::{FileSpec, allocation, range, slot, whole};
-pub use stepped::{Seen, Stepped, stepped};
+pub use stepped::{ObservedOperation, Stepped, stepped};
 
 /// An id of a capture.
 pub type Id = u64;

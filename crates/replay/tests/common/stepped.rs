@@ -10,10 +10,10 @@ use rehal_replay::{
 
 use super::{Bound, Observed, Ran, TestDevice};
 
-/// What an observer of operations sees.
+/// The notifications to an observer of operations.
 #[derive(Default)]
 pub struct Stepped {
-    pub operations: Vec<Seen>,
+    pub operations: Vec<ObservedOperation>,
     /// The dispatches as the test device logs them, with the bytes before each.
     pub dispatches: Vec<Ran>,
     /// The submissions that are performed as a whole.
@@ -28,7 +28,7 @@ pub struct Stepped {
 
 /// An operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedOperation {
     pub submission: u32,
     pub record: u32,
     pub occurrence: u64,
@@ -67,7 +67,7 @@ impl Observer for Stepped {
         if self.stop_before == Some(self.operations.len()) {
             return Ok(ControlFlow::Break(()));
         }
-        self.operations.push(Seen {
+        self.operations.push(ObservedOperation {
             submission: operation.submission.ordinal,
             record: operation.location.ordinal,
             occurrence: operation.occurrence,

@@ -1,4 +1,4 @@
-//! What a replay reads.
+//! The bytes that a replay reads.
 
 use rehal_base::Result;
 use rehal_replay::{HostRead, Observer};

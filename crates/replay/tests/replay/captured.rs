@@ -69,11 +69,11 @@ pub struct RandomProgram {
     capture: CaptureBuilder,
     random: Rng,
     buffers: Vec<Id>,
-    /// Those of `buffers` that a queue allocated.
+    /// The members of `buffers` that a queue allocated.
     transient: Vec<Id>,
     /// Copies between the slots, and from a buffer.
     reused: Id,
-    /// What has been signalled, or will be without the host.
+    /// Timepoints that have been signalled, or will be without the host.
     signalled: Vec<(Id, u64)>,
     /// The gate of the submission that waits for a later signal, and its own signal.
     gate: Option<[(Id, u64); 2]>,

@@ -18,7 +18,7 @@ use crate::common::{CaptureBuilder, FileSpec, Observed, TestDevice, code, functi
 
 const REPETITIONS: usize = 3;
 
-/// What the repetitions of the scope `part` read, and the number of bytes that are restored.
+/// Bytes that the repetitions of the scope `part` read, and the number of bytes that are restored.
 struct Repeated {
     reads: Vec<Vec<crate::common::Read>>,
     restored_bytes: u64,
@@ -122,7 +122,7 @@ fn only_bytes_that_the_scope_changes_are_restored() {
     }
 }
 
-/// What is between two entries is part of what they compute.
+/// Work between two entries is part of their computation.
 #[test]
 fn a_scope_that_is_entered_twice_is_repeated_from_its_first_begin_to_its_last_end() {
     let mut capture = CaptureBuilder::new();

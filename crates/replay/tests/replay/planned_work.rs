@@ -47,11 +47,12 @@ fn executions_are_counted_by_table() {
         [(other, 12, 4), (one, 40, 8), (one, 60, 4), (one, 70, 0)],
     ];
     let mut distinct = Vec::new();
-    plan.distinct_dispatches(|it, count| {
-        assert_eq!(it.workgroup_count, Some([2, 3, 4]));
-        assert!(it.bindings.iter().all(|it| it.access == AccessKind::Binds));
-        let bound: Vec<_> = it.bindings.iter().map(range_of).collect();
-        distinct.push((it.location.ordinal, it.submission.ordinal, it.occurrence, count, bound));
+    plan.distinct_dispatches(|dispatch, count| {
+        assert_eq!(dispatch.workgroup_count, Some([2, 3, 4]));
+        assert!(dispatch.bindings.iter().all(|binding| binding.access == AccessKind::Binds));
+        let bound: Vec<_> = dispatch.bindings.iter().map(range_of).collect();
+        let (record, submission) = (dispatch.location.ordinal, dispatch.submission.ordinal);
+        distinct.push((record, submission, dispatch.occurrence, count, bound));
         Ok(())
     })
     .unwrap();
@@ -75,11 +76,11 @@ fn executions_are_counted_by_table() {
     assert_eq!(results, of_commands.chain([(0, 0, 0), (direct, direct, 0)]).collect::<Vec<_>>());
 
     let mut transfers = Vec::new();
-    plan.distinct_transfers(|it| {
-        let source = it.source.as_ref();
-        assert!(source.is_none_or(|it| it.access == AccessKind::Reads));
-        assert_eq!(it.target.access, AccessKind::Writes);
-        transfers.push((it.location.ordinal, it.kind, source.map(range_of), range_of(&it.target)));
+    plan.distinct_transfers(|transfer| {
+        let (record, source) = (transfer.location.ordinal, transfer.source.as_ref());
+        assert!(source.is_none_or(|range| range.access == AccessKind::Reads));
+        assert_eq!(transfer.target.access, AccessKind::Writes);
+        transfers.push((record, transfer.kind, source.map(range_of), range_of(&transfer.target)));
     });
     let expected = [
         (fill, QueueOpKind::Fill, None, (one, 16, 4)),

@@ -97,8 +97,8 @@ fn an_indirect_dispatch_reads_its_count_on_execution() {
     }
 }
 
-/// What a program writes into a buffer is for its own code: a computed count does not replace it, and one
-/// that is stated does.
+/// A count that a program computes into a buffer is for its own code: a computed count does not replace it,
+/// and one that is stated does.
 #[test]
 fn a_replacement_of_an_indirect_dispatch_needs_a_stated_count() {
     let mut capture = CaptureBuilder::new();

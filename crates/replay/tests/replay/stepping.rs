@@ -20,25 +20,29 @@ use zerocopy::little_endian::U32;
 
 use crate::captured::{RandomProgram, expected};
 use crate::common::{
-    CaptureBuilder, FileSpec, Observed, Ran, Seen, Stepped, code, function, range, slot, stepped, whole,
+    CaptureBuilder, FileSpec, Observed, ObservedOperation, Ran, Stepped, code, function, range, slot,
+    stepped, whole,
 };
 
 fn plan(capture: &CaptureBuilder) -> Arc<Plan> {
     Arc::new(Plan::compile(capture.finish(), PlanOptions::default()).unwrap())
 }
 
-fn step_with(capture: &CaptureBuilder, mut operations: Stepped) -> (Result<Observed>, Vec<Seen>) {
+fn step_with(
+    capture: &CaptureBuilder,
+    mut operations: Stepped,
+) -> (Result<Observed>, Vec<ObservedOperation>) {
     let observed = stepped(&plan(capture), &ReplayOptions::default(), &mut operations);
     (observed, operations.operations)
 }
 
-fn step(capture: &CaptureBuilder) -> Vec<Seen> {
+fn step(capture: &CaptureBuilder) -> Vec<ObservedOperation> {
     let (observed, operations) = step_with(capture, Stepped::default());
     observed.unwrap();
     operations
 }
 
-fn records(operations: &[Seen]) -> Vec<u32> {
+fn records(operations: &[ObservedOperation]) -> Vec<u32> {
     operations.iter().map(|it| it.record).collect()
 }
 
@@ -60,7 +64,7 @@ fn each_execution_of_a_command_is_an_operation() {
     capture.scope_end("first");
     capture.execute(commands, &[whole(target)]);
     let second = capture.place().ordinal;
-    let seen = |submission, record: usize, occurrence, kind, ranges: &[_]| Seen {
+    let seen = |submission, record: usize, occurrence, kind, ranges: &[_]| ObservedOperation {
         submission,
         record: records[record],
         occurrence,

@@ -1,5 +1,5 @@
-//! What this crate and the Vulkan driver's readers say of captures of the pinned release on Vulkan, without a
-//! device.
+//! The reports of this crate and the Vulkan driver's readers on captures of the pinned release on Vulkan,
+//! without a device.
 
 use rehal_replay::{Plan, PlanOptions};
 use rehal_vulkan::executable::format::{Dispatch, Image, infer};

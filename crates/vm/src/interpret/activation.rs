@@ -1,4 +1,4 @@
-//! What instructions access.
+//! The state that instructions access.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) struct Target {
     pub(crate) ordinal: u32,
 }
 
-/// What the instructions of a frame refer to.
+/// The environment that the instructions of a frame refer to.
 #[derive(Clone, Copy)]
 pub(super) struct Environment<'a> {
     pub(super) code: &'a Code,

@@ -1,4 +1,4 @@
-//! What a module passes to a function that it imports.
+//! The arguments that a module passes to a function that it imports.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::operation::{Field, Op};
 use crate::registers::{MOVE_BIT, REF_BIT};
 use crate::verify::IMPORT_BIT;
 
-/// What is known of an argument.
+/// Facts known of an argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KnownArgument {
     /// The rodata segment that was loaded into its register last; of a result, the only one that its call was
@@ -131,13 +131,13 @@ type Integers = HashMap<u16, Integer>;
 /// The most registers of a block that others begin with.
 const MAX_INHERITED: usize = 4096;
 
-/// What is known of the registers of a function.
+/// Facts known of the registers of a function.
 struct Registers<'t> {
     terms: &'t mut Terms,
     /// The number of branches to each block, by offset.
     edges: HashMap<u32, u32>,
     refs: HashMap<u16, KnownArgument>,
-    /// What the blocks begin with to which one branch leads.
+    /// The integers with which blocks begin to which one branch leads.
     blocks: HashMap<u32, Integers>,
     /// In a block.
     integers: Integers,
@@ -180,7 +180,8 @@ impl Registers<'_> {
             Op::ConstI32 | Op::ConstI64 => written.integer = Some(instruction.bits(0)),
             Op::Block => self.integers = self.blocks.remove(&(instruction.offset as u32)).unwrap_or_default(),
             _ => {
-                let passed = arguments(instruction).map(|it| it.iter().filter_map(|it| self.get(it).rodata));
+                let rodata = |register| self.get(register).rodata;
+                let passed = arguments(instruction).map(|list| list.iter().filter_map(rodata));
                 let passed: SmallVec<[usize; 2]> = passed.into_iter().flatten().collect();
                 written.rodata = passed.first().copied().filter(|_| passed.len() == 1);
             }

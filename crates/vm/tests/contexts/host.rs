@@ -13,7 +13,7 @@ use rehal_vm::{
 /// The native module `host` that the programs import, and its log for tests.
 #[derive(Clone, Default)]
 pub struct Host {
-    /// What programs logged, in order.
+    /// Numbers that programs logged, in order.
     notes: Arc<Mutex<Vec<i32>>>,
     /// Live tokens.
     alive: Arc<AtomicUsize>,

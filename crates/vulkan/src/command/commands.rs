@@ -125,7 +125,7 @@ impl VulkanCommands {
         Ok((instance.commands(), uses_of(&instance)))
     }
 
-    /// What it executes, for messages: some of its dispatches. Derived once.
+    /// A description of its work for messages: some of its dispatches. Derived once.
     pub(crate) fn description(&self) -> &str {
         self.description.get_or_init(|| self.describe(None))
     }
@@ -237,7 +237,7 @@ fn mark(recorder: &mut Recorder, core: &Core, command: &Command<Indexed>) {
     }
 }
 
-/// What a submission of baked commands uses.
+/// Objects that a submission of baked commands uses.
 fn uses_of(instance: &Arc<Instance>) -> Uses {
     Uses { instance: Some(instance.clone()), ..Uses::default() }
 }

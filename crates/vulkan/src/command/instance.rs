@@ -33,7 +33,7 @@ impl Instance {
         self.lent.iter().any(|block| block.strong_count() == 0)
     }
 
-    /// What has recorded the commands.
+    /// The recorder of the commands.
     pub(crate) fn recorder(&self) -> &Recorder {
         &self.recorder
     }

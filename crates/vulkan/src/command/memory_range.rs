@@ -118,7 +118,7 @@ impl MemoryRange {
         shares.then(|| to.wrapping_sub(from).cast_signed())
     }
 
-    /// What it is, for comparisons: memory may be reused, blocks never have the same id.
+    /// Its identity, for comparisons: memory may be reused, blocks never have the same id.
     pub(crate) fn key(&self) -> [u64; 3] {
         [self.allocation.block().id(), self.offset(), self.range.length]
     }

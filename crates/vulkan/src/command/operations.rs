@@ -1,4 +1,4 @@
-//! What operations of queues and commands of command buffers are in Vulkan.
+//! Operations of queues and commands of command buffers, as commands of Vulkan.
 
 use rehal_base::{Context, Result};
 use rehal_hal::{
@@ -115,8 +115,8 @@ pub(super) fn record_command(
     }
 }
 
-/// What a submission does, for messages: its operation, and the functions that it dispatches; if it is known
-/// how many dispatches are complete, the one that is not.
+/// A description of a submission for messages: its operation, and the functions that it dispatches; if it is
+/// known how many dispatches are complete, the one that is not.
 pub(crate) fn describe(kept: &KeptSubmission, completed: Option<usize>) -> String {
     let store = kept.store();
     match kept.op() {

@@ -112,7 +112,7 @@ const INLINE_UPDATE: usize = 4096;
 /// The most that an overlapping copy passes through a temporary at once.
 const TEMPORARY: u64 = 1 << 20;
 
-/// What a recorder keeps at most from one use to the next: enough for a thousand dispatches.
+/// Limits of the objects that a recorder keeps from one use to the next: enough for a thousand dispatches.
 const KEPT_DESCRIPTOR_POOLS: usize = 16;
 const KEPT_MARKS: usize = 1024;
 const KEPT_TIMESTAMPS: u32 = 2048;
@@ -795,7 +795,7 @@ mod tests {
     use crate::executable::VulkanExecutable;
     use crate::gpu::tests::gpu;
 
-    /// What a recorder keeps, and whether its command pool is large.
+    /// The numbers of objects that a recorder keeps, and whether its command pool is large.
     fn kept(recorder: &Recorder) -> (usize, usize, u32, bool) {
         let (pools, marks) = (recorder.descriptors.len(), recorder.marks.len());
         (pools, marks, recorder.timestamps.capacity, recorder.recorded > KEPT_COMMANDS)

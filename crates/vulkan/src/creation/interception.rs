@@ -15,7 +15,7 @@ static FUNCTION: AtomicUsize = AtomicUsize::new(usize::MAX);
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 /// Whether all calls after it fail, too, of all functions.
 static IS_LASTING: AtomicBool = AtomicBool::new(false);
-/// What they return.
+/// The error that they return.
 static ERROR: AtomicI32 = AtomicI32::new(0);
 /// Whether it has failed.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);

@@ -150,9 +150,9 @@ struct Failure {
     error: vk::Result,
     /// Whether all later calls fail, too, and not only one.
     is_lasting: bool,
-    /// What it is reported as.
+    /// The status code that it is reported as.
     code: StatusCode,
-    /// What the driver can do without, or does in another way.
+    /// Functions that the driver can do without, or replace.
     tolerated: &'static [&'static str],
 }
 

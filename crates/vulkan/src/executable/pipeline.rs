@@ -6,7 +6,7 @@ use rehal_base::{Error, Remedy, Result};
 use super::format::{AddressLayout, ROOT_BYTES, Root, SubgroupSizes};
 use crate::gpu::Gpu;
 
-/// What to do with code for other subgroups.
+/// Advice about code for other subgroups.
 const FOR_THIS_DEVICE: &str = "compile it for a target with the subgroup size of this device";
 
 /// A compute pipeline, which an executable owns.
@@ -46,7 +46,7 @@ pub(crate) struct Slot {
     pub(crate) binding: u32,
     pub(crate) element: u32,
     pub(crate) kind: vk::DescriptorType,
-    /// What the offset of its buffer is a multiple of.
+    /// Required alignment of its buffer's offset, in bytes.
     pub(crate) alignment: u64,
     /// The most bytes that it can have.
     pub(crate) largest_range: u64,

@@ -38,15 +38,15 @@ struct Parts {
     pipelines: Vec<vk::Pipeline>,
 }
 
-/// What to do if a driver crashes while it compiles a kernel.
+/// Advice if a driver crashes while it compiles a kernel.
 const AFTER_A_CRASH: &str = "the kernel is not valid SPIR-V, or the driver has an error: check the module with spirv-val, and \
                              compile it again or update the driver";
 
-/// What to do if a driver does not compile a kernel.
+/// Advice if a driver does not compile a kernel.
 const AFTER_A_REFUSAL: &str = "the driver does not accept the kernel, and need not say why: check the module with spirv-val, and \
                                compile it again or update the driver";
 
-/// What a driver does while it makes a pipeline, for the report of a crash.
+/// The activity of a driver while it makes a pipeline, for the report of a crash.
 fn compiling(gpu: &Gpu, label: &str, function: &str) -> String {
     let of = if label.is_empty() { String::new() } else { format!(" of {label}") };
     format!("the driver of '{}' compiled function '{function}'{of}", gpu.physical().name())

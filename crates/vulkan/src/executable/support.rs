@@ -1,4 +1,4 @@
-//! What a device supports of what shaders may require.
+//! A device's support of the features that shaders may require.
 
 use std::ops::RangeInclusive;
 

@@ -25,7 +25,7 @@ pub(crate) struct Block {
     buffer: vk::Buffer,
     /// The host's address of the first byte, or null.
     mapped: *mut u8,
-    /// What the host sees in place of that, if its caches are emulated.
+    /// The memory that the host sees in place of that, if its caches are emulated.
     cache: Option<Cache>,
     /// The device's address of the first byte, or 0.
     address: u64,
@@ -49,7 +49,7 @@ const USAGE: vk::BufferUsageFlags = vk::BufferUsageFlags::from_raw(
         | vk::BufferUsageFlags::INDIRECT_BUFFER.as_raw(),
 );
 
-/// What a block is made of.
+/// The memory that a block is made of.
 enum Source {
     /// New memory of this type.
     New(Kind),
@@ -217,7 +217,7 @@ impl Block {
         Range { length: atoms.end().min(self.length) - atoms.offset, ..atoms }
     }
 
-    /// What the device flushes at once, in bytes.
+    /// Bytes that the device flushes at once.
     fn atom(&self) -> u64 {
         self.gpu.limits().non_coherent_atom_size.max(1)
     }
@@ -293,16 +293,16 @@ impl Drop for Block {
 
 /// The emulated caches of a host that is not coherent with the device.
 struct Cache {
-    /// What the host sees.
+    /// Memory as the host sees it.
     host: HostMemory,
-    /// What the device sees.
+    /// Memory as the device sees it.
     device: HostMemory,
 }
 
 impl Cache {
     /// For memory that is mapped at `mapped` as long as the cache lives.
     fn new(mapped: *mut u8, length: u64) -> Result<Self> {
-        /// What the host sees of memory that it has not invalidated.
+        /// The bytes that the host sees of memory that it has not invalidated.
         const STALE: u8 = 0xa5;
         let start = NonNull::new(mapped).ok_or_else(|| Error::failed_precondition("memory is not mapped"))?;
         let host = HostMemory::allocate_aligned(length, 4096)?;
@@ -341,7 +341,7 @@ impl Parts {
         Self { gpu: gpu.clone(), kind, length, buffer, memory, is_counted: false, imported: None }
     }
 
-    /// What memory the buffer needs, which is created.
+    /// The memory requirements of the buffer, which is created.
     fn needs(&self) -> vk::MemoryRequirements {
         // SAFETY: the buffer is the device's.
         unsafe { self.gpu.functions().get_buffer_memory_requirements(self.buffer) }

@@ -142,8 +142,8 @@ pub(super) fn require_place(kind: Kind, params: &BufferParams) -> Result<()> {
     .advise("request memory that is not local to the device, or allocate a buffer and copy"))
 }
 
-/// What a buffer in memory of `kind` is granted. If `maps_device_memory` is false, the host cannot map memory
-/// that was requested for the device alone.
+/// The properties that a buffer in memory of `kind` is granted. If `maps_device_memory` is false, the host
+/// cannot map memory that was requested for the device alone.
 pub(crate) fn grant(kind: Kind, params: BufferParams, maps_device_memory: bool) -> BufferParams {
     let has = |flag| kind.flags.contains(flag);
     let is_hidden = !maps_device_memory && !params.memory_type.intersects(MemoryType::HOST_VISIBLE);

@@ -20,7 +20,7 @@ pub(super) enum Call {
 pub(super) struct Faults {
     #[cfg(test)]
     injected: Mutex<Vec<(Call, vk::Result)>>,
-    /// What `vkGetSemaphoreCounterValue` returns from now on.
+    /// The value that `vkGetSemaphoreCounterValue` returns from now on.
     #[cfg(test)]
     counter: Mutex<Option<u64>>,
 }

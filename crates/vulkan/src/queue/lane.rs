@@ -359,7 +359,7 @@ impl Core {
     }
 }
 
-/// What is waited for: the progress of each lane, and the waker.
+/// The semaphores that are waited for: the progress of each lane, and the waker.
 type Semaphores = SmallVec<[vk::Semaphore; LANES + 1]>;
 type Values = SmallVec<[u64; LANES + 1]>;
 

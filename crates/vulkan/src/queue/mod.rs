@@ -59,10 +59,10 @@ pub(crate) use progress::Progress;
 
 use crate::command::{Instance, Recorder, RecorderPool, StagingMemory};
 use crate::gpu::Gpu;
-use crate::issue::issue_now;
 use crate::memory::{Block, Kind, Memory, Pool};
 use crate::profile::{SubmissionTimestamps, Ticks};
 use crate::semaphore::VulkanSemaphore;
+use crate::submission::issue_now;
 use faults::Faults;
 use lane::Lane;
 use settle::Settling;
@@ -119,7 +119,8 @@ struct State {
     is_demanded: bool,
     /// Whether the thread of [`Progress`] waits for work.
     is_asleep: bool,
-    /// What it waits for on the device: nothing of the lanes that had nothing in flight when it began.
+    /// The work of the device that it waits for: nothing of the lanes that had nothing in flight when it
+    /// began.
     watched: Option<Frontier>,
     is_closed: bool,
 }
@@ -152,7 +153,7 @@ struct Entry {
     kept: Box<KeptSubmission>,
     /// The work after which its signals are settled.
     needs: Frontier,
-    /// What the device uses meanwhile.
+    /// Objects that the device uses meanwhile.
     uses: Uses,
 }
 
@@ -172,7 +173,7 @@ impl Entry {
     }
 }
 
-/// What work of the device uses: none of it is destroyed before the work is complete.
+/// Objects that work of the device uses: none of it is destroyed before the work is complete.
 #[derive(Default)]
 pub(crate) struct Uses {
     /// The commands, recorded for this submission.
@@ -181,7 +182,7 @@ pub(crate) struct Uses {
     pub(crate) instance: Option<Arc<Instance>>,
     /// Memory.
     pub(crate) blocks: Vec<Arc<Block>>,
-    /// What the recorder times for a profile.
+    /// Timestamps of the recorder for a profile.
     pub(crate) timestamps: Option<SubmissionTimestamps>,
     /// Receives the recorder's first timestamp, or why there is none.
     pub(crate) sampled: Option<SyncSender<Result<u64>>>,
@@ -195,7 +196,7 @@ pub(crate) struct Work {
     pub(crate) lane: usize,
     /// Executable commands.
     pub(crate) commands: vk::CommandBuffer,
-    /// What they use, including the command buffer.
+    /// Objects that they use, including the command buffer.
     pub(crate) uses: Uses,
 }
 
@@ -290,7 +291,7 @@ impl Core {
         &self.counters
     }
 
-    /// What queues have deallocated.
+    /// Memory that queues have deallocated.
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool
     }
@@ -300,7 +301,7 @@ impl Core {
         &self.staging
     }
 
-    /// What records commands.
+    /// The recorders of commands.
     pub(crate) fn recorders(&self) -> &RecorderPool {
         &self.recorders
     }

@@ -87,7 +87,7 @@ impl Core {
         });
     }
 
-    /// What is settled next; if there is nothing, the turn is over.
+    /// The submission that is settled next; if there is nothing, the turn is over.
     fn next_ready(&self, is_nested: bool) -> Option<(Entry, Result<()>)> {
         let mut settling = self.settling.lock();
         let next = settling.ready.pop_front();

@@ -19,8 +19,8 @@ use super::faults::Call;
 use super::{Core, Frontier, OUTSTANDING_LIMIT, Origin, SPARE_BYTES};
 use crate::device::core_of;
 use crate::emulation::Emulation;
-use crate::issue::TRANSFER_QUEUE;
 use crate::profile::sample_clock;
+use crate::submission::TRANSFER_QUEUE;
 use crate::{VulkanDriver, VulkanDriverOptions, VulkanOptions};
 
 const OUT_OF_MEMORY: vk::Result = vk::Result::ERROR_OUT_OF_DEVICE_MEMORY;
@@ -284,7 +284,7 @@ fn outstanding_submissions_are_limited() {
     timeline.wait(3000, LONG).unwrap();
 }
 
-/// What executes may wait for the thread that submits: that thread never waits for what executes.
+/// Executing work may wait for the thread that submits: that thread never waits for executing work.
 #[test]
 fn a_thread_that_submits_is_not_blocked_by_what_executes() {
     let fixture = Fixture::new(VulkanOptions::default());

@@ -5,11 +5,11 @@ use ash::vk;
 
 use super::{Frontier, LANES};
 
-/// What is issued to the lanes: the plan of batches, without calls of Vulkan.
+/// Work that is issued to the lanes: the plan of batches, without calls of Vulkan.
 #[derive(Default)]
 pub(super) struct Tracks {
     lanes: [Track; LANES],
-    /// What was complete when it was last looked at.
+    /// Work that was complete when it was last looked at.
     completed: Frontier,
 }
 
@@ -24,7 +24,7 @@ struct Track {
     /// The commands that are collected.
     open: Vec<vk::CommandBuffer>,
     open_count: usize,
-    /// What they wait for on other lanes; its work is submitted.
+    /// The work of other lanes that they wait for; its work is submitted.
     waits: Frontier,
     /// The batches that are not known to be complete: their last positions, and what they wait for on other
     /// lanes.
@@ -36,7 +36,7 @@ struct Track {
 /// A batch to submit.
 pub(super) struct Batch<'a> {
     pub(super) commands: &'a [vk::CommandBuffer],
-    /// What it waits for.
+    /// The work that it waits for.
     pub(super) waits: Frontier,
     /// The position that the lane reaches with it.
     pub(super) position: u64,
@@ -109,7 +109,7 @@ impl Tracks {
         self.lanes[lane].drop_open();
     }
 
-    /// What is complete.
+    /// Takes note of complete work.
     pub(super) fn complete(&mut self, completed: &Frontier, now: Instant) {
         for (lane, track) in self.lanes.iter_mut().enumerate() {
             let was_blocked =
@@ -144,7 +144,7 @@ impl Tracks {
         next
     }
 
-    /// What is submitted to Vulkan.
+    /// The work that is submitted to Vulkan.
     pub(super) fn submitted(&self) -> Frontier {
         let mut submitted = Frontier::default();
         for (lane, track) in self.lanes.iter().enumerate() {

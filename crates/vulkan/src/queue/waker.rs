@@ -31,7 +31,7 @@ impl Waker {
         Ok(Self { gpu: gpu.clone(), semaphore, value: AtomicU64::new(0) })
     }
 
-    /// What is waited for.
+    /// The semaphore that is waited for.
     pub(super) fn semaphore(&self) -> vk::Semaphore {
         self.semaphore
     }

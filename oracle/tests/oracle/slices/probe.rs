@@ -1,4 +1,4 @@
-//! What the reference computes for slices. Its replay does not report host reads, so it replays a capture of
+//! The reference's results of slices. Its replay does not report host reads, so it replays a capture of
 //! all of them, one after another, that writes what the host reads to a file. On Vulkan the reference does
 //! not write files: there it replays the slices, and its bytes remain unseen.
 
@@ -27,7 +27,7 @@ pub struct Cutout {
     pub index: usize,
     /// The file.
     pub path: PathBuf,
-    /// What the whole capture has in the ranges that the host reads.
+    /// The bytes of the whole capture in the ranges that the host reads.
     pub reads: Vec<SlicedRead>,
 }
 
@@ -103,7 +103,7 @@ impl<'d> Probe<'d> {
         recorder.close().map_err(failed)
     }
 
-    /// What the reference computes for each slice; nothing on Vulkan.
+    /// The bytes that the reference computes for each slice; nothing on Vulkan.
     pub fn run(&self, program: &Path) -> Result<Vec<Vec<u8>>, Failed> {
         let ended = tool::run(program, &on_devices(&self.path, self.device)?, self.directory)?;
         ensure(ended.succeeded(), || format!("the probe ends with {}", ended.summary()))?;

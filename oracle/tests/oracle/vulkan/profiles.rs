@@ -12,7 +12,7 @@ use std::path::Path;
 /// The modes that the reference's driver has.
 const MODES: [&str; 5] =
     ["queue-events", "device-queue-events", "dispatch-events", "memory-events", "executable-metadata"];
-/// Those that it lacks.
+/// Modes that it lacks.
 const REFUSED_MODES: [&str; 3] = ["host-execution", "command-region-events", "executable-traces"];
 const TOOLS: [&str; 4] =
     ["iree-run-module", "iree-benchmark-module", "iree-run-replay", "iree-benchmark-replay"];

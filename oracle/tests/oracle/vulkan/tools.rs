@@ -259,8 +259,8 @@ fn against_cpu(name: &str, same: &str) -> Outcome {
     Ok(())
 }
 
-/// What differs from a capture on a CPU has its place; results that only one of them has, and other programs,
-/// do not pass.
+/// Differences from a capture on a CPU have their place; results that only one of them has, and other
+/// programs, do not pass.
 fn against_another() -> Outcome {
     let cpu = |name: &str| format!("captures/{name}.local-sync.ireereplay");
     let devices = ["vulkan", "local-sync"];

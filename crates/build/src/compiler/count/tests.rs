@@ -25,7 +25,7 @@ const BODY: &str = r#"hal.executable.variant public @v target(<"a", "b">) {
 }
 "#;
 
-/// What is needed with this region, over the workload %arg1 and %arg2.
+/// The workgroups that are needed with this region, over the workload %arg1 and %arg2.
 fn needed(region: &str) -> NeededWorkgroups {
     let export = format!(
         "  hal.executable.export public @f ordinal(0) layout(#hal<constants = 4>) count(%arg0: !hal.device, %arg1: index, \

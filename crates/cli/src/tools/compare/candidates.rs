@@ -109,7 +109,7 @@ fn files_in(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What changes if a replacement is saved, added or removed.
+/// The state of the files, which changes if a replacement is saved, added or removed.
 pub(super) fn states(with: &[PathBuf]) -> Vec<(PathBuf, Option<(SystemTime, u64)>)> {
     let mut states = Vec::new();
     for path in with {

@@ -14,7 +14,7 @@ use crate::Invocation;
 use crate::devices::Expectations;
 use crate::tools::replay_flags;
 
-/// What all comparisons share.
+/// State that all comparisons share.
 pub(in crate::tools) struct CompareEngine<'i> {
     pub invocation: &'i Invocation,
     pub plan: Arc<Plan>,

@@ -126,7 +126,7 @@ fn add_timing(text: &mut String, timing: &Timing, is_same_code: bool, options: &
     }
 }
 
-/// What a judgment says, in a line, after its verdict.
+/// The text of a judgment, in a line, after its verdict.
 pub(in crate::tools) fn ratio(judgment: &Judgment, verdict: &str, base: &str) -> String {
     if judgment.ratio.is_nan() {
         return match judgment.preempted_count {
@@ -192,7 +192,7 @@ fn varied(timing: &Timing, options: &CompareOptions) -> String {
     }
 }
 
-/// What the steps of the clock mean for times that take few of them.
+/// The effect of the clock's steps on times that take few of them.
 fn add_clock(text: &mut String, timing: &Judgment, options: &CompareOptions) {
     let step = time(timing.resolution_ns);
     let (error, precision) = (100.0 * timing.clock_error, options.precision * 100.0);
@@ -230,7 +230,7 @@ fn add_shapes(text: &mut String, shapes: &[ShapeTiming]) {
     }
 }
 
-/// What the machine did, in a line.
+/// The conditions of the machine, in a line.
 pub(in crate::tools) fn machine(conditions: &Conditions) -> String {
     let unknown = || "unknown".to_owned();
     let frequency = match conditions.frequency_hz {

@@ -1,4 +1,4 @@
-//! What is said of one replacement.
+//! The report of one replacement.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::candidates::Candidate;
 use super::print;
 use crate::advice;
 
-/// What a comparison found; the best first.
+/// The outcome of a comparison; the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::tools) enum Outcome {
     Right,
@@ -40,7 +40,7 @@ impl Outcome {
     }
 }
 
-/// What is said of a replacement.
+/// The report of a replacement.
 #[derive(Clone, Debug)]
 pub(in crate::tools) struct CandidateReport {
     pub outcome: Outcome,
@@ -55,7 +55,7 @@ pub(in crate::tools) struct CandidateReport {
     pub text: String,
     /// As an element of the JSON report.
     pub object: Value,
-    /// What was compared, unless it has no result.
+    /// The comparison, unless it has no result.
     pub comparison: Option<Box<Comparison>>,
     /// Whether it has no result for a reason that is not known to be its own: its process was ended, or the
     /// machine lacks something.

@@ -20,7 +20,7 @@ pub(super) struct Info<'a> {
     pub replay: Replayability<'a>,
 }
 
-/// What a capture contains, whatever the machine.
+/// The contents of a capture, whatever the machine.
 #[derive(Serialize)]
 pub(in crate::tools) struct Contents<'a> {
     #[serde(serialize_with = "path")]

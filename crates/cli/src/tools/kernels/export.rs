@@ -25,7 +25,7 @@ const MAX_NAME: usize = 80;
 /// The commands that measure kernels by themselves, by the index of the kernel.
 pub(super) type Commands = BTreeMap<usize, Command>;
 
-/// What to export.
+/// The inputs of an export.
 pub(super) struct Export<'a> {
     pub replay: &'a Replay,
     pub options: &'a KernelOptions,
@@ -95,7 +95,7 @@ struct Entry {
     reads: Vec<Read>,
 }
 
-/// What it writes, as a replay of it reads it.
+/// The bytes that it writes, as a replay of it reads it.
 #[derive(Serialize)]
 struct Read {
     buffer_id: u64,

@@ -23,11 +23,11 @@ pub(super) struct List<'a> {
     /// How many replays were timed.
     pub samples: Option<u64>,
     pub is_order_stable: Option<bool>,
-    /// What may have distorted the times.
+    /// Conditions that may have distorted the times.
     pub warnings: &'a [String],
     /// How times are measured.
     pub timed_by: Option<Clock>,
-    /// What the kernels are sorted by.
+    /// The key that the kernels are sorted by.
     sorted_by: Sort,
     pub kernels: Vec<Row<'a>>,
     /// When the roof of the device was measured.
@@ -191,7 +191,7 @@ impl Report for List<'_> {
 }
 
 impl List<'_> {
-    /// What each kernel costs with other numbers of workers, below the table.
+    /// The cost of each kernel with other numbers of workers, below the table.
     fn add_scaling(&self, text: &mut String, layout: Layout) {
         let mut table = Table::new("", SCALING);
         for kernel in &self.kernels {

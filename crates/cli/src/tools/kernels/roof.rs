@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::print::{Row, optional};
 use crate::table::Column;
 
-/// What kernels are sorted by.
+/// The key that kernels are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sort {
@@ -16,7 +16,7 @@ pub(super) enum Sort {
     Time,
 }
 
-/// What is known of the roof of a kernel; null without a measurement of the device.
+/// The roof of a kernel, as far as it is known; null without a measurement of the device.
 #[derive(Serialize)]
 pub(super) struct RoofFields {
     /// The least time of a dispatch.
@@ -56,7 +56,7 @@ pub(super) fn sort(rows: &mut [Row<'_>], roofs: &Roofs, by: Sort) -> Sort {
     Sort::AboveRoof
 }
 
-/// What the header of the list says of the order.
+/// The words on the order in the header of the list.
 pub(super) fn header(by: Sort, date: Option<&str>) -> String {
     match (by, date) {
         (Sort::AboveRoof, Some(date)) => {

@@ -1,4 +1,4 @@
-//! What a redaction replaced, kept and left out, as text and as JSON.
+//! The data that a redaction replaced, kept and left out, as text and as JSON.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::report::Report;
 use crate::table::{Column, Layout, Table};
 
-/// What is known of workgroup counts in buffers.
+/// The known origin of workgroup counts in buffers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counts {
     /// They are data of the capture, which was kept, or there are none.

@@ -9,7 +9,7 @@ use rehal_jobs::Job;
 
 use crate::kernel_recording;
 
-/// What stands for the capture in a command.
+/// The placeholder of the capture in a command.
 const PLACE: &str = "{}";
 
 /// A command that checks a capture.
@@ -74,7 +74,7 @@ impl CheckCommand {
         })
     }
 
-    /// What runs: the program, or the shell.
+    /// The executable that runs: the program, or the shell.
     pub(super) fn program(&self) -> &str {
         match self {
             Self::Words(words) => &words[0],

@@ -1,4 +1,4 @@
-//! What is printed while a capture is reduced, and at the end.
+//! The output while a capture is reduced, and at the end.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub(super) fn time(time: Duration) -> String {
     rehal_judge::time(time.as_nanos() as f64)
 }
 
-/// What a report says besides the result.
+/// Facts of a report besides the result.
 pub(super) struct Run {
     pub description: String,
     pub elapsed: Duration,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::FailureError;
 
-/// What it asks: for the next call, with what it says about the one before.
+/// A request for the next call, with the outcome of the one before.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Question<'a> {

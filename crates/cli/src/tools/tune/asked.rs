@@ -11,11 +11,11 @@ use crate::report::FailureError;
 /// Asks the process that started a worker for points, and tells it what became of each.
 pub(super) struct AskedSampler {
     asker: Asker,
-    /// What it answered to the last trial.
+    /// The answer to the last trial.
     answer: Option<Answer>,
 }
 
-/// What it asks: for the next point, with what it says about the one before.
+/// A request for the next point, with the outcome of the one before.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Question<'a> {

@@ -219,7 +219,7 @@ impl Report for Tuned<'_> {
     }
 }
 
-/// What is said of a trial that has the code of an earlier one.
+/// The note on a trial that has the code of an earlier one.
 pub(super) fn same_code(trial: &Trial) -> Option<String> {
     trial.same_code_as.map(|number| format!("the same code as trial {number}"))
 }

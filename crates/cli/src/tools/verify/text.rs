@@ -118,7 +118,7 @@ fn ill_conditioned(it: &RoundingError) -> Option<String> {
         .then(|| format!("ill-conditioned: inputs moved by one ULP would move the results by {moved} %"))
 }
 
-/// What to do if a difference is one of rounding, unless it is too large.
+/// Advice if a difference is one of rounding, unless it is too large.
 fn advice(difference: &Difference) -> Option<String> {
     /// More than any sum of numbers that are not ill-conditioned.
     const MOST_ULPS: u64 = 1 << 16;

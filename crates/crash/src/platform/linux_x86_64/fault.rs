@@ -80,7 +80,7 @@ pub(crate) fn install_handlers(report: Report, interrupted: fn(usize)) {
     });
 }
 
-/// What handles a fault of an access to an address; true if the access is now allowed, and to be repeated.
+/// The handler of a fault of an access to an address; true if the access is now allowed, and to be repeated.
 static ALLOW: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Sets what is asked about each access to memory that is protected, before it is a fault.

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 /// The signal. It is ignored unless a program handles it, so that one which is sent too late does no harm.
 const SIGNAL: c_int = libc::SIGURG;
 
-/// What a thread does that gets the signal, with the address of the instruction at which it was.
+/// The function of a thread that gets the signal, with the address of the instruction at which it was.
 type Report = fn(usize);
 
 static REPORT: OnceLock<Report> = OnceLock::new();

@@ -1,4 +1,4 @@
-//! What kernels may change of their process by system calls.
+//! The state of a process that kernels may change by system calls.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -13,7 +13,7 @@ const UNKNOWN: u32 = u32::MAX;
 /// The signals whose handlers a process can set.
 const SIGNALS: std::ops::Range<libc::c_int> = 1..32;
 
-/// What a process has for all of its threads, and which signals the calling one blocks.
+/// The state of a process for all of its threads, and the signals that the calling one blocks.
 pub struct ProcessState {
     directory: Option<(File, [u64; 2])>,
     /// [`UNKNOWN`] if the system does not say it.

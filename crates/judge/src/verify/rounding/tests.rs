@@ -5,8 +5,8 @@ use super::*;
 /// A kernel computes its results from all of its inputs. Those of f32 compute with f32.
 type Kernel = dyn Fn(&[f64]) -> Vec<f64>;
 
-/// What a candidate computes, compared with a captured kernel: the element that differs first by more than
-/// rounding explains, and how far the worst is.
+/// The verdict on a candidate's results, compared with a captured kernel's: the element that differs first by
+/// more than rounding explains, and how far the worst is.
 fn judged(
     element_type: &str,
     inputs: &[f64],
@@ -134,7 +134,7 @@ fn product(depth: usize, sum: Sum) -> Box<Kernel> {
 const SIDE: usize = 24;
 const CHANNELS: usize = 8;
 
-/// What convolutions do wrong.
+/// The mistake of a convolution.
 #[derive(Clone, Copy, PartialEq)]
 enum Convolution {
     Right,

@@ -36,7 +36,7 @@ pub(super) fn code(machine: Machine, at: u64, target: u64, imports: &[u32]) -> R
     }
 }
 
-/// What the code of an adapter at an address calls; `None` if it is something else.
+/// The target that the code of an adapter at an address calls; `None` for other code.
 pub(super) fn target(machine: Machine, at: u64, code: &[u8]) -> Option<u64> {
     if machine == X86_64 {
         let call = code.len().checked_sub(5 + X86_64_RETURN.len())?;

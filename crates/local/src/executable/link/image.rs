@@ -44,9 +44,9 @@ const MAX_LIBRARIES: usize = 256;
 pub(super) struct Image<'a> {
     pub(super) view: View<'a>,
     pub(super) library: ElfLibrary,
-    /// What is added to each of its addresses, modulo 2^64: images of high addresses move down.
+    /// The number that is added to each of its addresses, modulo 2^64: images of high addresses move down.
     pub(super) delta: u64,
-    /// What is written into its bytes: file offset of the image, and a value of 8 or 4 bytes.
+    /// Values that are written into its bytes: file offset of the image, and a value of 8 or 4 bytes.
     pub(super) words: Vec<(u64, Vec<u8>)>,
     /// The relocations that remain, at their new addresses.
     pub(super) relocations: Vec<NewRelocation<'a>>,
@@ -323,16 +323,16 @@ impl<'a> Image<'a> {
 
     /// The segments at their new addresses, with the bytes that the file has of them.
     pub(super) fn segments(&self, page: u64) -> Vec<(Segment, Vec<u8>)> {
-        let place = |it: &Segment| {
-            let start = it.offset as usize;
-            let mut bytes = self.view.bytes[start..start + it.file_size as usize].to_vec();
+        let place = |old: &Segment| {
+            let start = old.offset as usize;
+            let mut bytes = self.view.bytes[start..start + old.file_size as usize].to_vec();
             for (offset, word) in &self.words {
-                let at = offset.checked_sub(it.offset).map(|it| it as usize);
+                let at = offset.checked_sub(old.offset).map(|at| at as usize);
                 if let Some(target) = at.and_then(|at| bytes.get_mut(at..at + word.len())) {
                     target.copy_from_slice(word);
                 }
             }
-            let segment = Segment { vaddr: self.moved(it.vaddr), align: it.align.max(page), ..*it };
+            let segment = Segment { vaddr: self.moved(old.vaddr), align: old.align.max(page), ..*old };
             (segment, bytes)
         };
         self.view.loads().filter(|it| it.memory_size > 0).map(place).collect()

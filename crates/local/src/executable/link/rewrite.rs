@@ -20,7 +20,7 @@ const ARM_PAGE: u64 = 64 << 10;
 pub struct OtherImage<'a> {
     /// The image: a shared library of kernels for the same machine.
     pub bytes: &'a [u8],
-    /// What errors call it, and the file says.
+    /// Its name in errors and in the file.
     pub name: &'a str,
 }
 
@@ -377,7 +377,7 @@ fn check_result(
     let view = View::read(bytes).context(place)?;
     let read = ElfLibrary::of(&view).context(place)?;
     let is_replaced = |ordinal: usize| functions.iter().find(|it| it.function as usize == ordinal);
-    let names = |it: &ElfLibrary| it.functions.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    let names = |library: &ElfLibrary| library.functions.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
     if names(&read) != names(library) {
         return Err(internal("its functions have other names").context(place()));
     }

@@ -52,7 +52,7 @@ pub struct ElfLibrary {
     pub(super) places: Places,
 }
 
-/// What replaces a function.
+/// The replacement of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplacedBy {
     /// The ordinal of the function.
@@ -156,7 +156,7 @@ impl ElfLibrary {
 /// Tables that are looked at: an image has one, or one for each version of the ABI.
 const MAX_TABLES: usize = 64;
 
-/// What may be read of names and parameters: many functions of a small file may have the same ones.
+/// The bytes that may be read of names and parameters: many functions of a small file may have the same ones.
 struct Budget {
     bytes: Cell<u64>,
     fault: Cell<Option<&'static str>>,
@@ -262,7 +262,7 @@ fn addresses_in_code(view: &View<'_>, start: u64) -> Vec<u64> {
     found
 }
 
-/// What an earlier rewriting has noted.
+/// The replacements that an earlier rewriting has noted.
 fn replaced(view: &View<'_>) -> Vec<ReplacedBy> {
     let Some(note) = note(view) else { return Vec::new() };
     let line = |line: &str| {

@@ -19,7 +19,7 @@ use super::versions::Versions;
 use super::view::{PHDR_BYTES, View, damaged};
 use crate::executable::elf::{RELOCATION_BYTES, SYMBOL_BYTES, Segment, u32_at};
 
-/// What the tables say besides what they said before.
+/// The additions to the tables.
 #[derive(Default)]
 pub(super) struct Contents<'a> {
     /// Program headers that follow the old ones.
@@ -36,7 +36,7 @@ pub(super) struct Contents<'a> {
     pub(super) import_names: Vec<u64>,
     /// Where the library points to them.
     pub(super) import_names_at: u64,
-    /// What the note says.
+    /// The text of the note.
     pub(super) note: String,
 }
 

@@ -221,7 +221,7 @@ fn small_files_with_large_contents_are_refused() {
     assert!(error.message().contains("segments to load, and up to 64 are added"), "{error}");
 }
 
-/// What each import adds, by its name.
+/// Imports that each add a number, by name.
 struct Adds;
 
 impl ImportProvider for Adds {
@@ -282,7 +282,7 @@ fn library(text: &str, imports: &[&str], count: usize, flags: &[&str]) -> Vec<u8
     std::fs::read(library).unwrap()
 }
 
-/// What the functions of a library add to 100.
+/// The sums of 100 and the numbers that the functions of a library add.
 fn sums(library: &[u8]) -> Vec<i32> {
     sums_as("embedded-elf-x86_64", library)
 }
@@ -370,7 +370,7 @@ fn all_initializers_are_called() {
     }
 }
 
-/// What a linker has placed at high addresses moves down to those of the executable.
+/// Images that a linker has placed at high addresses move down to those of the executable.
 #[test]
 fn images_of_high_addresses_are_added() {
     let constant = "static int *volatile from = &amount; static int get(void) { return *from + 5; }\n#define amount get()";

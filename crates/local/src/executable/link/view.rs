@@ -1,4 +1,4 @@
-//! What the rewriting of an ELF image reads of it: segments, the dynamic section, symbols, relocations.
+//! The parts of an ELF image that its rewriting reads: segments, the dynamic section, symbols, relocations.
 
 use std::collections::HashMap;
 
@@ -104,7 +104,7 @@ pub(super) struct View<'a> {
     pub(super) headers: Vec<Segment>,
     pub(super) dynamic: Dynamic<'a>,
     pub(super) relocations: Vec<Relocation>,
-    /// What words point to, as far as it is an address of the image.
+    /// Targets of words, as far as they are addresses of the image.
     pointers: HashMap<u64, u64>,
 }
 
@@ -251,7 +251,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What the word at an address points to.
+    /// The target of the word at an address.
     pub(super) fn pointer(&self, vaddr: u64) -> Option<u64> {
         self.pointers.get(&vaddr).copied()
     }

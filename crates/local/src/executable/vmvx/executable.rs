@@ -25,8 +25,7 @@ pub(crate) struct VmvxExecutable {
     empty: Empty,
 }
 
-/// What most functions are passed as local memory and constants: buffers without bytes, shared by all
-/// dispatches.
+/// The local memory and constants of most functions: buffers without bytes, shared by all dispatches.
 struct Empty {
     local_memory: Ref,
     constants: Ref,

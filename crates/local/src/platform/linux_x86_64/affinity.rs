@@ -14,7 +14,7 @@ impl Processors {
     }
 }
 
-/// Those that the calling thread may run on; `None` if unknown.
+/// The processors that the calling thread may run on; `None` if unknown.
 pub(crate) fn allowed_processors() -> Option<Processors> {
     sched_getaffinity(None).ok().map(Processors)
 }

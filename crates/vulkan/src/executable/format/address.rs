@@ -11,7 +11,7 @@ use super::Shader;
 pub const ROOT_BYTES: u32 = 32;
 /// Offsets of the root's members.
 const ROOT_OFFSETS: [u32; 6] = [0, 8, 16, 20, 24, 28];
-/// What texts of metadata start with.
+/// Prefix of texts of metadata.
 const METADATA: &str = "iree.vulkan.bda.v1";
 
 /// Where a pipeline expects addresses and constants.
@@ -25,11 +25,11 @@ pub struct AddressLayout {
     pub constant_count: u16,
     /// Number of bindings; `None` if the module does not say, and a dispatch has none.
     pub binding_count: Option<u16>,
-    /// What the shader requires of each binding. Empty if nothing. Shared by the entry points of a module.
+    /// The shader's requirements of each binding. Empty if none. Shared by the entry points of a module.
     pub requirements: Arc<[BindingRequirement]>,
 }
 
-/// What a shader requires of a binding.
+/// A shader's requirements of a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindingRequirement {
     /// Alignment of its address in bytes, a power of two.
@@ -43,7 +43,7 @@ impl BindingRequirement {
     const NONE: Self = Self { alignment: 1, length: 0 };
 }
 
-/// What a dispatch has in push constants at [`AddressLayout::root_offset`].
+/// The data of a dispatch in push constants at [`AddressLayout::root_offset`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Root {
     /// Device address of a table of 64-bit device addresses, one for each binding.

@@ -82,7 +82,7 @@ flatbuffer_tables! {
         "descriptor_set_layout_ordinals": FieldType::U32s,
         "push_constant_ranges": FieldType::Structs(&RANGE),
     }
-    /// What a shader requires of a binding.
+    /// A shader's requirements of a binding.
     ADDRESS_BINDING = "BdaBindingDef" {
         "minimum_alignment": FieldType::U32(1),
         "minimum_length": FieldType::U64,
@@ -387,7 +387,7 @@ fn slots(
     pipeline_layouts.iter().map(of_layout).collect()
 }
 
-/// What pipelines refer to.
+/// The parts that pipelines refer to.
 struct Parts<'a> {
     format: ExecutableFormat,
     bindings: HashMap<(usize, u32), DescriptorBinding>,

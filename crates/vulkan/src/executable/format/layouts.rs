@@ -232,7 +232,7 @@ pub struct SourceFile {
 }
 
 impl Image {
-    /// What the HAL says of its functions, by ordinal.
+    /// The HAL's description of its functions, by ordinal.
     pub fn functions(&self) -> Vec<FunctionInfo> {
         let function = |pipeline: &Pipeline| FunctionInfo {
             name: pipeline.entry_point.clone(),

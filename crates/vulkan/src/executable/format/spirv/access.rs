@@ -24,13 +24,13 @@ impl Access {
         Self { reads: self.reads | other.reads, writes: self.writes | other.writes }
     }
 
-    /// What both have.
+    /// Accesses that both have.
     pub(super) fn within(self, other: Self) -> Self {
         Self { reads: self.reads & other.reads, writes: self.writes & other.writes }
     }
 }
 
-/// What a function does.
+/// The accesses and calls of a function.
 #[derive(Default)]
 pub(super) struct Function {
     /// Accesses by the id of the variable.

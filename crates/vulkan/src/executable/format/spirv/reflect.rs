@@ -97,7 +97,7 @@ fn read_header(words: &[u32], base: usize) -> Result<(u8, u8), FormatError> {
     Ok(((version >> 16) as u8, (version >> 8) as u8))
 }
 
-/// What is known of a module while it is read.
+/// The state of a module while it is read.
 #[derive(Default)]
 struct Module {
     declarations: Declarations,
@@ -131,7 +131,7 @@ struct Module {
     current: Option<u32>,
 }
 
-/// What is declared, in order; modules may repeat it, and each is checked against the device.
+/// Distinct declarations in order; modules may repeat one, and each is checked against the device.
 struct Distinct<T> {
     list: Vec<T>,
     seen: HashSet<T>,

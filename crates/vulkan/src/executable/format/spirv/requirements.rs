@@ -1,11 +1,11 @@
-//! What the capabilities and extensions of a module require of a device.
+//! Requirements of a module's capabilities and extensions on a device.
 
 use std::ops::RangeInclusive;
 
 use rehal_base::{Error, Result, StatusCode};
 use spirv::Capability;
 
-/// What a device supports, and has enabled.
+/// Features that a device supports, and has enabled.
 pub trait ShaderSupport {
     /// Whether the feature is enabled.
     fn supports(&self, feature: Feature) -> bool;
@@ -151,7 +151,7 @@ features! {
     RoundingModeRtzFloat64 = "shaderRoundingModeRTZFloat64",
 }
 
-/// What a module requires, besides its version of SPIR-V.
+/// A module's requirements, besides its version of SPIR-V.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requirements {
     /// For each requirement, features of which one suffices.

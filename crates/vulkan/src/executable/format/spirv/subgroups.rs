@@ -1,4 +1,4 @@
-//! What code takes for granted of the size of subgroups.
+//! Assumptions of code about the size of subgroups.
 //!
 //! Compilers write the size that they compile for into the code, as the number that invocations are divided
 //! by, or not at all, if a workgroup is one subgroup. SPIR-V does not declare it, so it is inferred. Code
@@ -35,7 +35,7 @@ impl std::fmt::Display for SubgroupSizes {
     }
 }
 
-/// What a function does with subgroups.
+/// A function's use of subgroups.
 #[derive(Default)]
 struct Use {
     /// Whether it combines values of all invocations of a subgroup.
@@ -53,7 +53,7 @@ struct Use {
     calls: Vec<u32>,
 }
 
-/// What is known of ids while a module is read.
+/// Facts known of ids while a module is read.
 #[derive(Default)]
 struct Reader {
     built_ins: HashMap<u32, u32>,
@@ -249,7 +249,7 @@ impl Reader {
         function.least = function.least.max(least);
     }
 
-    /// What a function and those that it calls do.
+    /// The combined use of a function and those that it calls.
     fn used_by(&self, function: u32) -> Use {
         let mut all = Use::default();
         let (mut seen, mut left) = (HashSet::from([function]), vec![function]);

@@ -35,16 +35,16 @@ pub fn verify_against(
 ) -> Result<Verification> {
     ledger.check_capture(replay.plan())?;
     if !ledger.has_dispatches() {
-        return Against::new(ledger, options, Comparing::Everything).run(replay, observers);
+        return LedgerComparison::new(ledger, options, Comparing::Everything).run(replay, observers);
     }
-    let mut screening = Against::new(ledger, options, Comparing::Expected);
+    let mut screening = LedgerComparison::new(ledger, options, Comparing::Expected);
     let screened = screening.run(replay, observers);
     if let Ok(screened) = &screened
         && (!screening.is_suspect() || screened.is_interrupted)
     {
         return Ok(screened.clone());
     }
-    let found = Against::new(ledger, options, Comparing::Everything).run(replay, observers)?;
+    let found = LedgerComparison::new(ledger, options, Comparing::Everything).run(replay, observers)?;
     match screened {
         Ok(screened) if found.is_interrupted && screened.different_count != 0 => Ok(screened),
         Ok(mut screened) if screened.different_count != 0 && found.outcome() != Outcome::Different => {
@@ -69,7 +69,7 @@ pub fn verify_elements(
         return Ok(found);
     }
     let exact = VerifyOptions { element_types: options.element_types.clone(), ..VerifyOptions::default() };
-    let mut captured = Against::new(ledger, &exact, Comparing::Expected);
+    let mut captured = LedgerComparison::new(ledger, &exact, Comparing::Expected);
     let VerifySides { expected, actual, expected_observers, observers } = sides;
     let mut all: Vec<&mut (dyn Observer + Send)> = Vec::with_capacity(expected_observers.len() + 1);
     for observer in expected_observers {
@@ -98,13 +98,13 @@ pub fn verify_elements(
 }
 
 /// Compares a replay with a ledger.
-struct Against<'l> {
+struct LedgerComparison<'l> {
     ledger: &'l Ledger,
     entries: Entries<'l>,
     judge: Judge<'l>,
     comparing: Comparing,
     changes: ChangeTracker,
-    /// What the dispatch that is being performed should change, by buffer.
+    /// The ranges that the dispatch that is being performed should change, by buffer.
     expected: BTreeMap<u64, Vec<Range>>,
     /// Something changed that should not have.
     has_changed: bool,
@@ -114,17 +114,17 @@ struct Against<'l> {
     has_difference: bool,
 }
 
-/// What is compared after each dispatch.
+/// The bytes that are compared after each dispatch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comparing {
     /// All that it may have changed.
     Everything,
-    /// What it should have changed. The rest is compared before another operation writes it, and after the
-    /// submission: the program may write it then.
+    /// The bytes that it should have changed. The rest is compared before another operation writes it, and
+    /// after the submission: the program may write it then.
     Expected,
 }
 
-impl<'l> Against<'l> {
+impl<'l> LedgerComparison<'l> {
     fn new(ledger: &'l Ledger, options: &'l VerifyOptions, comparing: Comparing) -> Self {
         Self {
             ledger,
@@ -394,7 +394,7 @@ impl<'l> Against<'l> {
     }
 }
 
-impl Against<'_> {
+impl LedgerComparison<'_> {
     /// The outcome, after the run.
     fn finish(&mut self, plan: &Plan) -> Result<Verification> {
         if !self.judge.is_stopped {
@@ -449,7 +449,7 @@ fn kept_elements<'l>(piece: &Piece<'l>) -> &'l [u8] {
     &kept[..kept.len().saturating_sub(beyond as usize)]
 }
 
-impl Observer for Against<'_> {
+impl Observer for LedgerComparison<'_> {
     fn wants_operations(&self) -> bool {
         self.ledger.has_dispatches()
     }

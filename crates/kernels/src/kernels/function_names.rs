@@ -10,11 +10,11 @@ use super::observed::alike;
 /// The functions of a capture, each name once.
 #[derive(Clone, Debug, Default)]
 pub struct FunctionNames {
-    /// Those of executables, also if they are never dispatched.
+    /// The names of the functions of executables, also of those that are never dispatched.
     all: Vec<String>,
     /// In the order in which they are first dispatched; the ordinal, such as `#0`, of one without a name.
     dispatched: Vec<String>,
-    /// What the names of dumped files mean.
+    /// The meaning of the names of dumped files.
     names: ExecutableNames,
 }
 

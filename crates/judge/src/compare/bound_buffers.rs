@@ -1,4 +1,4 @@
-//! What is bound to the dispatch of a slice.
+//! Buffers that are bound to the dispatch of a slice.
 
 use std::ops::ControlFlow;
 

@@ -15,7 +15,7 @@ use rehal_base::{ElementType, Result};
 use rehal_replay::{FastForward, Observer, PlannedBinding, VariedBytes, VariedPiece, distinct_bytes};
 use rehal_values::Floats;
 
-use super::bound::Bound;
+use super::bound_buffers::Bound;
 use crate::{
     Tolerance,
     float_format::{Format, Nudge},
@@ -218,7 +218,7 @@ pub(super) struct FreshSide {
     bindings: Arc<FreshBindings>,
     /// Blocks that the captured kernel changes.
     outputs: BTreeSet<Place>,
-    /// What repetitions do not restore, as it was captured, in the order in which it is passed.
+    /// The bytes that repetitions do not restore, as captured, in the order in which they are passed.
     captured: Vec<Vec<u8>>,
     /// Of the last repetition: `None` for the captured values.
     values: Option<Values>,
@@ -304,7 +304,7 @@ impl FreshSide {
         }
     }
 
-    /// What is in all that the dispatch may access.
+    /// The contents of all that the dispatch may access.
     fn contents(&mut self) -> Result<BTreeMap<Place, Vec<u8>>> {
         let mut all = BTreeMap::new();
         self.side.vary(VariedBytes::All, &mut |piece, bytes| {

@@ -23,7 +23,7 @@ use crate::pool::{Claims, Job, PoolHandle, Progress, Stage, Work, Worker, chunk_
 ///
 /// It is reused when it is complete, so that issuing a command buffer allocates nothing once the lists have
 /// grown.
-pub(super) struct Issue {
+pub(super) struct SubmissionJob {
     progress: Progress,
     /// Workers that run it or were invited to.
     participants: AtomicUsize,
@@ -67,8 +67,8 @@ const HELPER_STAY: Duration = Duration::from_micros(100);
 /// How often a waiting worker polls before it looks at the clock and the queue.
 const POLLS: usize = 16;
 
-impl Issue {
-    /// An idle issue for a pool on which `slots` threads may run it, kept for reuse in `spares`.
+impl SubmissionJob {
+    /// An idle job for a pool on which `slots` threads may run it, kept for reuse in `spares`.
     pub(super) fn new(slots: usize, spares: Weak<Spares>, delays: Option<Arc<Delays>>) -> Self {
         let content = Content {
             kept: KeptSubmission::empty(),
@@ -88,7 +88,7 @@ impl Issue {
         }
     }
 
-    /// Makes an idle issue ready to run a submission.
+    /// Makes an idle job ready to run a submission.
     pub(super) fn keep(
         &self,
         submission: &Submission<Live<'_>>,
@@ -102,7 +102,7 @@ impl Issue {
         Ok(())
     }
 
-    /// Makes an idle issue ready to run a submission that had to wait.
+    /// Makes an idle job ready to run a submission that had to wait.
     pub(super) fn take(&self, kept: KeptSubmission, aborts: bool) {
         let mut content = self.content.write();
         content.kept = kept;
@@ -113,7 +113,7 @@ impl Issue {
         content.aborts = aborts;
         content.report.reset();
         *content.stage.get_mut() = 0;
-        // A command buffer of another driver fails when the issue starts.
+        // A command buffer of another driver fails when the job starts.
         let width = content.baked().ok().flatten().map_or(1, |recording| recording.widest_stage());
         if content.tilings.len() < width {
             content.tilings.resize_with(width, Tiling::default);
@@ -161,7 +161,7 @@ impl Issue {
                 worker.return_permit();
             }
             content.with_view(|view| {
-                let running = Running { issue: &self, content: &content, view, worker };
+                let running = Running { job: &self, content: &content, view, worker };
                 let (index, victims) = (worker.index, worker.victims);
                 let is_complete = match &self.delays {
                     None => self.progress.run(index, victims, &running),
@@ -187,7 +187,7 @@ impl Issue {
         }
     }
 
-    /// Fails the submission of an issue that the workers can no longer run.
+    /// Fails the submission of a job that the workers can no longer run.
     pub(super) fn refuse(&self) {
         let mut content = self.content.write();
         let error = Error::new(StatusCode::Aborted, "the device was released before the submission ran");
@@ -232,28 +232,28 @@ impl Issue {
     }
 }
 
-/// Complete issues, kept for their memory.
+/// Complete jobs, kept for their memory.
 #[derive(Default)]
-pub(super) struct Spares(Mutex<Vec<Arc<Issue>>>);
+pub(super) struct Spares(Mutex<Vec<Arc<SubmissionJob>>>);
 
-/// Maximum number of spare issues.
+/// Maximum number of spare jobs.
 const SPARE_LIMIT: usize = 64;
 
 impl Spares {
     /// One of them.
-    pub(super) fn take(&self) -> Option<Arc<Issue>> {
+    pub(super) fn take(&self) -> Option<Arc<SubmissionJob>> {
         self.0.lock().pop()
     }
 
-    fn add(&self, issue: Arc<Issue>) {
+    fn add(&self, job: Arc<SubmissionJob>) {
         let mut spares = self.0.lock();
         if spares.len() < SPARE_LIMIT {
-            spares.push(issue);
+            spares.push(job);
         }
     }
 }
 
-impl Job for Issue {
+impl Job for SubmissionJob {
     fn run(self: Arc<Self>, worker: &Worker<'_, Self>) {
         self.run_if(worker, |_| true);
     }
@@ -327,12 +327,12 @@ impl Content {
     }
 }
 
-/// An issue that a worker runs.
+/// A job that a worker runs.
 pub(super) struct Running<'a, 'r, 's> {
-    issue: &'a Arc<Issue>,
+    job: &'a Arc<SubmissionJob>,
     pub(super) content: &'a Content,
     pub(super) view: &'a View<'r, 's>,
-    pub(super) worker: &'a Worker<'a, Issue>,
+    pub(super) worker: &'a Worker<'a, SubmissionJob>,
 }
 
 impl Running<'_, '_, '_> {
@@ -343,18 +343,18 @@ impl Running<'_, '_, '_> {
 
     /// The first command that failed, and how.
     pub(super) fn failed_command(&self) -> Option<(usize, StatusCode)> {
-        self.issue.failure.lock().as_ref().map(|failure| (failure.command, failure.error.code()))
+        self.job.failure.lock().as_ref().map(|failure| (failure.command, failure.error.code()))
     }
 
     /// The other workers that run the submission or were invited to.
     fn other_participants(&self) -> usize {
-        self.issue.participants.load(Ordering::Relaxed).saturating_sub(1)
+        self.job.participants.load(Ordering::Relaxed).saturating_sub(1)
     }
 
     fn fail(&self, command: usize, failure: impl Into<WorkgroupFailure>) {
         let WorkgroupFailure { workgroup, error } = failure.into();
         let error = if self.view.is_command_buffer { error.context(in_command(command)) } else { error };
-        self.issue.fail(Failure { command, workgroup, error });
+        self.job.fail(Failure { command, workgroup, error });
     }
 
     /// Runs the tiles of a claim that are of one command.
@@ -518,7 +518,7 @@ impl Work for Running<'_, '_, '_> {
 
     fn invite(&self, helpers: usize) {
         // While the pool is being dropped, this worker does it alone.
-        let _ = self.issue.submit(self.worker.pool, helpers);
+        let _ = self.job.submit(self.worker.pool, helpers);
     }
 
     fn stays(&self, has_turned: impl Fn() -> bool) -> bool {

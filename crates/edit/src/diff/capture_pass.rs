@@ -13,8 +13,7 @@ use rehal_replay::dump::Progress;
 use rehal_replay::{Ids, decode};
 use zerocopy::FromBytes as _;
 
-use super::ObjectKind;
-use super::fields::{self, Fields, Name, Value};
+use super::fields::{self, Fields, Name, ObjectKind, Value};
 use super::hash::{mix, mix_bytes};
 use super::ids::IdMap;
 use super::report::ScopePath;
@@ -45,7 +44,7 @@ pub(super) struct Entry {
     pub role: Role,
 }
 
-/// What alignment treats differently.
+/// The role of an entry in the alignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     ScopeBegin,
@@ -61,8 +60,8 @@ pub(super) enum Role {
     Other,
 }
 
-/// What a record says.
-pub(super) enum Said<'c> {
+/// The contents of a record.
+pub(super) enum Call<'c> {
     Op(Op<Ids<'c>>),
     /// The call failed, with this status.
     Failed(u32),
@@ -184,7 +183,7 @@ impl<'c> Side<'c> {
             self.add_read(record);
         }
         self.is_mapped = record.operation() == OperationCode::BUFFER_MAP_RANGE;
-        let Some(said) = said(record)? else { return Ok(()) };
+        let Some(call) = call(record)? else { return Ok(()) };
         if self.entries.len() >= NONE as usize {
             return Err(Error::resource_exhausted("the capture has more operations than can be compared"));
         }
@@ -193,21 +192,21 @@ impl<'c> Side<'c> {
         let mut hash = Hash { side: self, shape: code.into(), data: 0, created: None, has_commands: false };
         let mut similar = mix(0, code.into());
         let mut role = Role::Other;
-        match &said {
-            Said::Op(op) => {
+        match &call {
+            Call::Op(op) => {
                 hash.has_commands = matches!(op, Op::Queue(_));
                 fields::write(op, &mut hash);
                 role = role_of(op);
             }
-            Said::Failed(status) => {
+            Call::Failed(status) => {
                 hash.shape = mix(mix(hash.shape, 1), (*status).into());
             }
-            Said::Opaque => hash.data = record.payload.len() as u64,
+            Call::Opaque => hash.data = record.payload.len() as u64,
         }
         let (shape, exact, created) = (hash.shape, mix(hash.shape, hash.data), hash.created);
-        self.opaque_count += u64::from(matches!(said, Said::Opaque));
+        self.opaque_count += u64::from(matches!(call, Call::Opaque));
         let outer = self.open_scopes.last().map_or(0, |(scope, _)| *scope);
-        if let Said::Op(op) = &said {
+        if let Call::Op(op) = &call {
             similar = mix(similar, self.subject(op));
             self.follow(op, index, exact);
         }
@@ -255,7 +254,7 @@ impl<'c> Side<'c> {
         }
     }
 
-    /// What an operation changes: scopes, and what its objects contain.
+    /// The effects of an operation: on scopes, and on the contents of its objects.
     fn follow(&mut self, op: &Op<Ids<'c>>, index: u32, exact: u64) {
         match op {
             Op::Host(HostOp::ScopeBegin { name }) => self.enter(name, index),
@@ -346,22 +345,22 @@ impl<'c> Side<'c> {
     }
 }
 
-/// What a record says; `None` unless it is compared.
-pub(super) fn said<'c>(record: &Record<'c>) -> Result<Option<Said<'c>>> {
+/// The contents of a record; `None` unless it is compared.
+pub(super) fn call<'c>(record: &Record<'c>) -> Result<Option<Call<'c>>> {
     let status = record.header.status_code.get();
     match record.record_type() {
         RecordType::OPERATION | RecordType::UNSUPPORTED if status != 0 => {
             record.payload()?;
-            return Ok(Some(Said::Failed(status)));
+            return Ok(Some(Call::Failed(status)));
         }
-        RecordType::UNSUPPORTED => return Ok(Some(Said::Opaque)),
+        RecordType::UNSUPPORTED => return Ok(Some(Call::Opaque)),
         _ => {}
     }
     match decode(record) {
         // A query changes nothing, and recorders differ in which they make.
         Ok(Some(Op::Info(_)) | None) => Ok(None),
-        Ok(Some(op)) => Ok(Some(Said::Op(op))),
-        Err(error) if error.code() == StatusCode::Unimplemented => Ok(Some(Said::Opaque)),
+        Ok(Some(op)) => Ok(Some(Call::Op(op))),
+        Err(error) if error.code() == StatusCode::Unimplemented => Ok(Some(Call::Opaque)),
         Err(error) => Err(error.context(format!("record #{}", record.ordinal()))),
     }
 }
