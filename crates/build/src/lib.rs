@@ -28,5 +28,5 @@ pub use kernel::{
 pub use search::{
     BaseKind, BuiltPoint, GridSampler, ListSampler, Measured, PointSource, RandomSampler, Sampler, Search,
     SearchAxis, SearchEffort, SearchHost, SearchOptions, SearchPoint, SearchResult, SearchSpace, SearchStop,
-    Trial, TrialOutcome, TrialPair,
+    Trial, TrialFile, TrialOutcome, TrialPair,
 };

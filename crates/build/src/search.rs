@@ -15,6 +15,7 @@
 mod config;
 mod sampler;
 mod space;
+mod trials;
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ use serde_json::{Map, Value};
 
 pub use sampler::{GridSampler, ListSampler, RandomSampler, Sampler};
 pub use space::{BaseKind, PointSource, SearchAxis, SearchPoint, SearchSpace};
+pub use trials::TrialFile;
 
 /// The services that a search asks of the program that runs it.
 pub trait SearchHost {

@@ -492,6 +492,41 @@ static void captures(void) {
   rehal_plan_free(plan);
 }
 
+/* Records fills for some queues, and reads their numbers from what is printed. Without this test, 0 may stay 0,
+ * which is no queue, or every submission may be for any queue. */
+static void affinities(void) {
+  const uint64_t given[3] = {0, 1, 6}, expected[3] = {UINT64_MAX, 1, 6};
+  rehal_string_t name = path(0, directory, "affinities.ireereplay");
+  struct recorded it = begin("local-sync", name, NULL);
+  rehal_buffer_t* buffer = NULL;
+  OK(rehal_buffer_allocate(it.devices, 0, 16, &buffer));
+  const uint8_t five = 5;
+  for (int at = 0; at < 3; ++at) {
+    rehal_timepoint_t signal;
+    rehal_submission_t submission = next(&it, &signal);
+    submission.queue_affinity = given[at];
+    OK(rehal_queue_fill(&submission, whole(buffer), rehal_bytes(&five, 1)));
+    OK(rehal_semaphore_wait(it.done, it.value, REHAL_WAIT_FOREVER));
+  }
+  rehal_buffer_free(buffer);
+  end(&it);
+  rehal_capture_t* capture = NULL;
+  struct text lines = {.size = 0};
+  OK(rehal_capture_open(name, NULL, &capture));
+  OK(rehal_capture_dump(capture, REHAL_DUMP_JSONL, append, &lines));
+  const char* at = lines.data;
+  for (int fill = 0; fill < 3; ++fill) {
+    at = strstr(at, "\"device.queue_fill\"");
+    EXPECT(at);
+    const char* number = strstr(at, "\"queue_affinity\":");
+    EXPECT(number && number < strchr(at, '\n'));
+    EXPECT(strtoull(number + strlen("\"queue_affinity\":"), NULL, 10) == expected[fill]);
+    at = number;
+  }
+  free(lines.data);
+  rehal_capture_free(capture);
+}
+
 /* NULL, handles of other types and, since the tests have a debug build, freed ones are errors. */
 static void wrong_handles(void) {
   rehal_devices_t* devices = NULL;
@@ -566,6 +601,7 @@ int main(int argc, char** argv) {
   files();
   parameters();
   captures();
+  affinities();
   printf("ok\n");
   return 0;
 }

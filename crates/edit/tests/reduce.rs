@@ -13,8 +13,13 @@ use rehal_capture::{
     Writer,
 };
 use rehal_edit::{ReduceHost, ReduceOptions, ReduceProgress, ReduceStop, Reduction, SlicedDispatch, reduce};
-use rehal_hal::{HostOp, Op, QueueOp, Submission};
-use rehal_replay::{Ids, Plan, PlanOptions, decode, encode_payload};
+use rehal_hal::{
+    AccessScope, BufferBarrier, BufferParams, BufferRef, Command, CommandBufferParams, DeviceGroup,
+    ExecutionStage, HostOp, MemoryBarrier, Op, QUEUE_AFFINITY_ANY, QueueOp, SemaphoreFlags, Submission,
+};
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
+use rehal_replay::{Ids, Plan, PlanOptions, RecordOptions, Recorder, decode, encode_payload};
 
 const CHAIN: &str = "chain.chain.local-sync";
 
@@ -59,6 +64,9 @@ struct Capture {
     scopes: Vec<String>,
     /// The first semaphore that each execution of a command buffer signals.
     executions: Vec<u64>,
+    /// The events of each command that waits for some, and the buffers of each barrier.
+    event_waits: Vec<Vec<u64>>,
+    barriers: Vec<Vec<u64>>,
 }
 
 impl Capture {
@@ -71,6 +79,7 @@ impl Capture {
         })?;
         let mut writes = Vec::new();
         let mut executions = Vec::new();
+        let (mut event_waits, mut barriers) = (Vec::new(), Vec::new());
         for record in records(&CaptureBytes::from(bytes.to_vec())) {
             match decode(&record)? {
                 Some(Op::Host(HostOp::Unmap(range, Some(data)))) => {
@@ -79,11 +88,18 @@ impl Capture {
                 Some(Op::Queue(Submission { op: QueueOp::Execute { .. }, signals, .. })) => {
                     executions.extend(signals.first().map(|it| it.semaphore_id.get()));
                 }
+                Some(Op::Command { command: Command::WaitEvents { events, .. }, .. }) => {
+                    event_waits.push(events.iter().map(|it| it.get()).collect());
+                }
+                Some(Op::Command { command: Command::ExecutionBarrier { buffer_barriers, .. }, .. }) => {
+                    let buffers = buffer_barriers.iter().map(|it| it.buffer_ref.buffer_id.get());
+                    barriers.push(buffers.collect());
+                }
                 _ => {}
             }
         }
         let scopes = plan.scopes().map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect();
-        Ok(Self { plan, dispatches, writes, scopes, executions })
+        Ok(Self { plan, dispatches, writes, scopes, executions, event_waits, barriers })
     }
 }
 
@@ -101,9 +117,17 @@ fn reduced<F: Fn(&Capture) -> bool + Sync>(
     options: &ReduceOptions,
     host: &Host<F>,
 ) -> Result<(Reduction, Vec<u8>)> {
+    reduced_file(&fixture(name), options, host)
+}
+
+fn reduced_file<F: Fn(&Capture) -> bool + Sync>(
+    path: &Path,
+    options: &ReduceOptions,
+    host: &Host<F>,
+) -> Result<(Reduction, Vec<u8>)> {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("output");
-    let reduction = reduce(&CaptureBytes::map(&fixture(name))?, options, host, directory.path(), &output)?;
+    let reduction = reduce(&CaptureBytes::map(path)?, options, host, directory.path(), &output)?;
     let bytes = fs::read(&output).unwrap();
     fs::remove_file(&output).unwrap();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "candidates remain");
@@ -379,6 +403,64 @@ fn two_submissions_that_are_far_apart_remain() {
             assert_eq!(capture.executions, both);
             assert_eq!(reduction.rejected_count, 0, "{reduction:?}");
         }
+    }
+}
+
+/// Records a command buffer that waits for two events, and has a barrier of two buffers, each of which is then
+/// filled.
+fn with_lists(path: &Path) -> Result<()> {
+    let recorder = Recorder::create(path, RecordOptions::default())?;
+    let group = recorder.wrap(&DeviceGroup::new(vec![LocalSync::create(Plugins::default())])?)?;
+    let device = &group.devices()[0];
+    let buffers = [(); 2].map(|()| device.allocate_buffer(BufferParams::default(), 64).unwrap());
+    let events = [(); 2].map(|()| device.create_event(QUEUE_AFFINITY_ANY, 0).unwrap());
+    let done = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty())?;
+    let commands = device.create_command_buffer(CommandBufferParams::default())?;
+    let barrier = MemoryBarrier { source_scope: AccessScope::empty(), target_scope: AccessScope::empty() };
+    let buffer_barrier = |buffer| BufferBarrier { barrier, buffer: BufferRef::range(buffer, 0, 64) };
+    commands.begin()?;
+    commands.signal_event(&events[0])?;
+    commands.signal_event(&events[1])?;
+    commands.wait_events(&[&events[0], &events[1]])?;
+    commands.record(&Command::ExecutionBarrier {
+        source_stages: ExecutionStage::TRANSFER,
+        target_stages: ExecutionStage::TRANSFER,
+        flags: 0,
+        memory_barriers: &[],
+        buffer_barriers: &[buffer_barrier(&buffers[0]), buffer_barrier(&buffers[1])],
+    })?;
+    for buffer in &buffers {
+        commands.fill(BufferRef::range(buffer, 0, 64), &[7])?;
+    }
+    commands.end()?;
+    device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).execute(&commands, &[], 0)?;
+    drop((buffers, events, done, commands, group));
+    recorder.close()
+}
+
+/// Without this test, what nothing signals or accesses may stay in lists of events and buffers, with its
+/// object.
+#[test]
+fn lists_of_events_and_buffers_keep_what_is_needed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("lists.ireereplay");
+    with_lists(&path).unwrap();
+    let whole = Capture::open(&fs::read(&path).unwrap()).unwrap();
+    let ([events], [buffers]) = (&whole.event_waits[..], &whole.barriers[..]) else { panic!() };
+    assert_eq!((events.len(), buffers.len()), (2, 2));
+    let has = |lists: &[Vec<u64>], id: u64| lists.iter().any(|list| list.contains(&id));
+    for (event, buffer) in events.iter().zip(buffers) {
+        let check = |it: &Capture| has(&it.event_waits, *event);
+        let (reduction, bytes) = reduced_file(&path, &ReduceOptions::default(), &Host::new(check)).unwrap();
+        let capture = Capture::open(&bytes).unwrap();
+        assert_eq!((capture.event_waits, capture.barriers.len()), (vec![vec![*event]], 0));
+        // Its signal is kept, and of objects the device, the event, the semaphore and the command buffer.
+        assert_eq!((reduction.after.commands, reduction.after.objects), (2, 4));
+        let check = |it: &Capture| has(&it.barriers, *buffer);
+        let (reduction, bytes) = reduced_file(&path, &ReduceOptions::default(), &Host::new(check)).unwrap();
+        let capture = Capture::open(&bytes).unwrap();
+        assert_eq!((capture.barriers, capture.event_waits.len()), (vec![vec![*buffer]], 0));
+        assert_eq!((reduction.after.commands, reduction.rejected_count), (2, 0));
     }
 }
 

@@ -8,6 +8,8 @@
 //! - A [`KernelComparer`] tells whether a replacement computes the same as a captured kernel, and whether it
 //!   is faster.
 //! - One judge decides what times prove: [`measure`] and [`judge_processes`].
+//! - A [`HistoryComparison`] tells which times became slower since earlier reports of a file.
+//! - A [`ProfileComparison`] tells which functions became slower between profiles of two versions.
 //! - Benchmarks are compatible with Google Benchmark, with iteration counts, statistics, and reports on the
 //!   console, as JSON and as CSV that its users and its `compare.py` can read. [`Options`] is plain data, and
 //!   every flag value has a parser here.
@@ -64,17 +66,20 @@ pub mod elements;
 mod filter;
 mod float_format;
 pub mod fuzzing;
+mod history;
 mod host;
 mod job;
 mod json;
 mod judge;
 mod ledger;
+mod line_file;
 mod machine;
 mod new_memory;
 mod number;
 mod number_summary;
 mod options;
 mod order;
+mod profiles;
 mod pulse;
 mod report;
 mod reporters;
@@ -103,6 +108,7 @@ pub use csv::CsvReporter;
 pub use element_types::type_in_name;
 pub use elements::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
 pub use filter::Filter;
+pub use history::{HistoryComparison, HistoryEntry, HistoryLoad, HistoryOrigin, HistoryPair, MeasuredTime};
 pub use host::Host;
 pub use job::Runner;
 pub use json::JsonReporter;
@@ -111,10 +117,12 @@ pub use ledger::{
     DispatchDigests, Entries, Entry, EntryKind, EntryRange, Ledger, LedgerContents, LedgerOptions,
     LedgerWriter, Piece, capture_digest, digest,
 };
+pub use line_file::LineFile;
 pub use number_summary::NumberSummary;
 pub use options::{
     Color, Format, MAX_ITERATIONS, MinTime, Options, TimeUnit, parse_context, parse_min_warmup_time,
 };
+pub use profiles::{ChangeVerdict, FunctionChange, FunctionTotals, ProfileComparison, ProfileSide};
 pub use pulse::{Measuring, Pulse};
 pub use report::{AggregateUnit, Reporter, Run, RunKind, SampleStatistics};
 pub use reporters::Reporters;

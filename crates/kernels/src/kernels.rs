@@ -20,6 +20,7 @@ mod pairs;
 mod ranking;
 mod records;
 mod runs;
+mod times;
 
 pub use function_names::FunctionNames;
 pub use pairs::{FunctionTiming, ReplayComparison, compare_replays, dispatch_clock};

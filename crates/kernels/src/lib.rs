@@ -4,12 +4,14 @@
 //! - A [`KernelRecorder`] writes dispatches that a replay performs as files that stand by themselves, each
 //!   with a [`KernelDescriptor`]; a [`KernelReplay`] runs them.
 //! - [`LoadedExecutable`] loads an executable by itself and dispatches its functions.
+//! - A [`Disassembly`] has the machine code of a function, with the constants that it loads.
 //! - A [`MachineRoof`] is what a device can do at most; [`Roofs`] say how near to that kernels come.
 //!
 //! The crate must not depend on flags or a terminal.
 
 #![deny(unsafe_code)]
 
+mod disassembly;
 pub mod fuzzing;
 mod kernel_record;
 mod kernel_replay;
@@ -17,6 +19,7 @@ mod kernels;
 mod loaded_executable;
 mod roof;
 
+pub use disassembly::{Caller, CapturedCode, CodeDispatch, CodeFunction, Constant, Disassembly, Instruction};
 pub use kernel_record::{
     DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor, KernelRecordOptions, KernelRecorder,
     SnapshotDifference, compare_snapshot,

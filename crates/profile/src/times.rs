@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use rehal_base::Result;
+use serde::Serialize;
 
 use crate::event::{EventRow, Times, nanoseconds, ticks};
 use crate::layout::{NONE, RELATIONSHIP_PROCESSOR};
@@ -13,7 +14,8 @@ use crate::table::Table;
 use crate::{Bundle, Record, rows};
 
 /// Who timed a dispatch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum TimedBy {
     /// The host: from the first workgroup that it executed to the last.
     Host,

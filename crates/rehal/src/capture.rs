@@ -19,7 +19,7 @@
 //! # }
 //! ```
 
-pub use crate::capture_activity::{BufferSummary, CaptureActivity};
+pub use crate::capture_activity::{BufferColumns, BufferSummary, CaptureActivity};
 pub use crate::capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crate::record_table::{RecordTable, TextColumn, record_table};
 pub use crate::records::{DispatchRow, RecordCheck, RecordFilter, RecordRow, Records};

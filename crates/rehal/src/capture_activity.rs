@@ -4,9 +4,12 @@ use rehal_base::Result;
 use rehal_capture::layout::SemaphoreTimepoint;
 use rehal_capture::payload::Dispatch;
 use rehal_capture::{Capture, CaptureBytes, ObjectType, OperationCode, Payload, Record, RecordType};
-use rehal_profile::activity::{Activity, Axis, Builder, Event, Span, Submission, TrackKind};
+use rehal_profile::activity::{
+    Activity, Axis, Builder, Column, Event, OperationNames, Span, Submission, TrackKind,
+};
 use rehal_profile::layout::NONE;
 use rehal_replay::dump::Progress;
+use serde::Serialize;
 
 /// The contents of a capture, for programs that draw it: its calls, submissions and dispatches in the order
 /// of the records. Captures contain no times.
@@ -35,6 +38,35 @@ pub struct BufferSummary {
     pub bytes: u64,
     /// The ordinal of the record of its dealloca. Captures do not contain when other buffers are freed.
     pub deallocated: Option<u64>,
+}
+
+/// The buffers of a capture as columns, for pages that draw them.
+#[derive(Serialize)]
+pub struct BufferColumns {
+    count: usize,
+    operations: OperationNames,
+    operation: Column,
+    id: Column,
+    ordinal: Column,
+    bytes: Column,
+    deallocated: Column,
+}
+
+impl From<&[BufferSummary]> for BufferColumns {
+    fn from(buffers: &[BufferSummary]) -> Self {
+        let mut operations = OperationNames::default();
+        let numbers: Vec<_> = buffers.iter().map(|buffer| operations.index(buffer.operation)).collect();
+        Self {
+            count: buffers.len(),
+            operations,
+            operation: Column::new(numbers.len(), |at| numbers[at]),
+            id: Column::new(buffers.len(), |at| buffers[at].id),
+            ordinal: Column::new(buffers.len(), |at| buffers[at].ordinal),
+            bytes: Column::new(buffers.len(), |at| buffers[at].bytes),
+            // Zero is the ordinal of the session's record, never of a dealloca.
+            deallocated: Column::new(buffers.len(), |at| buffers[at].deallocated.unwrap_or(0)),
+        }
+    }
 }
 
 /// Number of bytes after which pages that have been read are released.

@@ -26,7 +26,8 @@
 
 pub use rehal_judge::{ComparedShape, Interval};
 pub use rehal_kernels::{
-    EntryPoint, ExecutableSource, Kernel, KernelBinding, KernelOptions, KernelProcessor, KernelScaling,
-    Kernels, LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,
+    Caller, CapturedCode, CodeDispatch, CodeFunction, Constant, Disassembly, EntryPoint, ExecutableSource,
+    Instruction, Kernel, KernelBinding, KernelOptions, KernelProcessor, KernelScaling, Kernels,
+    LaunchArguments, LaunchBinding, Launches, LoadOptions, LoadedExecutable,
 };
 pub use rehal_replay::{Cut, Slice, SliceCheck, SliceOptions, SlicedRead};

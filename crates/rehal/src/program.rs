@@ -29,10 +29,10 @@
 //! ```
 
 pub use crate::programs::{
-    Batch, Calls, Function, ModuleExecutable, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer,
-    ParameterFile, ParameterOptions, PendingCall, PreparedBatch, Program, ProgramModule, ProgramOptions,
-    RecordingOptions, SubstituteBuilder, SubstitutedExecutable, TestOutcome, TextSink, input_of_bytes,
-    replaced_functions, substitute_executables,
+    Batch, Calls, DispatchStatistics, Function, ListedExecutable, ListedFunction, ModuleExecutable,
+    ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer, ParameterFile, ParameterOptions, PendingCall,
+    PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions, SubstituteBuilder,
+    SubstitutedExecutable, TestOutcome, TextSink, input_of_bytes, replaced_functions, substitute_executables,
 };
 pub use rehal_base::{ElementType, Numerical};
 pub use rehal_devices::{MappedValue, ValueText, format_value, type_of_value};

@@ -107,3 +107,62 @@ impl Compiler {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Accesses 128 bytes of binding 0, and a number of bytes of binding 1 that its text does not say.
+    const SOURCE: &str = r#"module {
+  hal.executable private @add_dispatch_0 {
+    hal.executable.variant public @embedded target(<"llvm-cpu", "embedded-elf-x86_64", {}>) {
+      hal.executable.export public @add_f32 ordinal(0) layout(#hal.pipeline.layout<bindings = [#hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>]>)
+      builtin.module {
+        func.func @add_f32() {
+          %c0 = arith.constant 0 : index
+          %0 = hal.interface.binding.subspan layout(<>) binding(0) offset(%c0) : memref<4x8xf32>
+          %1 = hal.interface.binding.subspan layout(<>) binding(1) offset(%arg0) : memref<4xi8>
+          return
+        }
+      }
+    }
+  }
+}
+"#;
+
+    fn dispatched(name: &str, binding_bytes: &[Option<u64>]) -> DispatchedFunction {
+        DispatchedFunction { name: name.into(), binding_bytes: binding_bytes.to_vec() }
+    }
+
+    /// Without this test, a source may be compared with the bindings of another function, or with other ones.
+    #[test]
+    fn a_source_is_compared_with_the_dispatches_of_its_function() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), SOURCE).unwrap();
+        let accesses = format!(
+            "function 'add_f32' of '{}' accesses 128 bytes of binding 0, of which 127 are bound",
+            file.path().display()
+        );
+        let (fits, short) = ([Some(128), Some(1)], [Some(127), Some(1)]);
+        for (name, bytes, is_refused) in [
+            ("add_f32", &fits[..], false),
+            ("add_f32", &short, true),
+            ("other", &short, false),
+            ("", &short, false),
+            ("add_f32", &[None, Some(0)], false),
+            // Of a program, others precede them.
+            ("add_f32", &[Some(1), Some(128), Some(1)], false),
+            ("add_f32", &[Some(128), Some(127), Some(1)], true),
+            ("add_f32", &[Some(1)], false),
+        ] {
+            // The others fit.
+            let all = [dispatched("add_f32", &fits), dispatched(name, bytes), dispatched("add_f32", &fits)];
+            let outcome = check_text(file.path(), &all);
+            let message = outcome.err().map(|error| error.message().to_owned());
+            assert_eq!(message.as_ref(), is_refused.then_some(&accesses), "{name} {bytes:?}");
+        }
+        // What is not text says no sizes.
+        std::fs::write(file.path(), [0xff, 0xfe]).unwrap();
+        assert!(check_text(file.path(), &[dispatched("add_f32", &short)]).is_ok());
+    }
+}

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rehal_base::{TextWriter, plural};
 
 use super::options::Options;
-use super::run::{Outcome, Outcomes, Suite};
+use super::suite::{Outcome, Outcomes, Suite};
 
 /// The console report in GoogleTest's format.
 pub(crate) struct Console<'a, 'o> {

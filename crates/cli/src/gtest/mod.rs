@@ -9,6 +9,8 @@ mod console;
 mod filter;
 mod options;
 mod run;
+mod suite;
 
 pub(crate) use options::{GTEST, Options};
-pub(crate) use run::{Suite, Test, run};
+pub(crate) use run::run;
+pub(crate) use suite::{Suite, Test};

@@ -10,11 +10,11 @@ use std::path::PathBuf;
 
 use rehal_base::{Context, Result};
 use rehal_judge::{
-    Benchmark, Clock, Color, Filter, Format, MinTime, Options, Pulse, Reporters, RunOutcome, Runner,
-    SampleStatistics, TimeUnit, parse_context, parse_min_warmup_time,
+    Benchmark, Clock, Color, Filter, Format, MeasuredTime, MinTime, Options, Pulse, Reporters, RunOutcome,
+    Runner, SampleStatistics, TimeUnit, parse_context, parse_min_warmup_time,
 };
 
-use super::processes::{self, Measured, PROCESSES};
+use super::processes::{self, PROCESSES};
 use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, Words, streamed, text};
 use crate::output::{self, ReaderLeft};
 use crate::output_file::OutputFile;
@@ -259,11 +259,11 @@ pub(crate) fn run(
     options: Options,
     benchmarks: &mut [Benchmark<'_>],
     processor_ns: &dyn Fn(&str) -> Option<f64>,
-) -> Result<(RunOutcome, Vec<Measured>)> {
+) -> Result<(RunOutcome, Vec<MeasuredTime>)> {
     let outcome = run_here(invocation, options, benchmarks)?;
     let of = |(name, it): &(String, SampleStatistics)| match processor_ns(name) {
-        Some(time_ns) => Measured::new(name.clone(), time_ns, Clock::Processor),
-        None => Measured::new(name.clone(), it.median_s * 1e9, Clock::Wall),
+        Some(time_ns) => MeasuredTime::new(name.clone(), time_ns, Clock::Processor),
+        None => MeasuredTime::new(name.clone(), it.median_s * 1e9, Clock::Wall),
     };
     let mut measured: Vec<_> = outcome.samples.iter().map(of).collect();
     if !outcome.is_interrupted && outcome.failed == 0 {

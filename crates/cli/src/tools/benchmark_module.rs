@@ -3,14 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use rehal::program::{Batch, Calls, Program};
+use rehal::program::{Batch, Calls, DispatchStatistics, Program};
 use rehal_base::{Context, Error, Result};
 use rehal_judge::{Benchmark, State, TimeUnit};
 use rehal_vm::Value;
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::compiler_flags::COMPILING;
-use super::dispatch_statistics::DispatchStatistics;
 use super::run_module::PRINT_STATISTICS;
 use crate::flags::{Flag, Group, with_devices};
 use crate::kernel_recording::KERNEL_RECORDING;
@@ -19,7 +18,7 @@ use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS, values};
 use crate::program::{self, ResultOptions, Results};
 use crate::report::{self, Origin};
-use crate::{Invocation, Operands, Tool, devices};
+use crate::{Invocation, Operands, Tool, devices, output};
 
 /// See the [module](self).
 pub const BENCHMARK_MODULE: Tool = Tool {
@@ -228,8 +227,8 @@ fn measure(
             let (kept, failure) = (kept.as_ref(), &failure);
             let calls = Rc::new(RefCell::new(calls));
             let mut statistics = DispatchStatistics::new(name.clone(), program.devices());
-            let measured = calls.clone();
-            let benchmark = Benchmark::new(name, move |state| {
+            let (measured, has_devices) = (calls.clone(), program.devices().is_some());
+            let benchmark = Benchmark::new(name.clone(), move |state| {
                 guarded(&mut measured.borrow_mut(), state, kept, profiling, failure)?;
                 // The loop has ended, so this is not measured.
                 profiling.flush()
@@ -238,9 +237,13 @@ fn measure(
             .use_real_time()
             .unit(unit);
             match options.dispatch_statistics {
-                true => {
-                    benchmark.parts(move |run, is_last| statistics.add(run, is_last, &mut calls.borrow_mut()))
-                }
+                true => benchmark.parts(move |run, is_last| {
+                    let rows = statistics.add(run, is_last, &mut calls.borrow_mut())?;
+                    if rows.is_empty() && (is_last || !has_devices) {
+                        output::note(&format!("warning: {name} dispatches no function of an executable"));
+                    }
+                    Ok(rows)
+                }),
                 false => benchmark,
             }
         })

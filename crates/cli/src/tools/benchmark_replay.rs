@@ -1,6 +1,6 @@
 //! `iree-benchmark-replay`: benchmarks replays of a capture.
 
-mod with;
+mod comparison;
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: with_devices![&REPLAY, &BENCHMARK, &with::COMPARISON, &history::REPORTS, &COMPILING; &PROFILING, &KERNEL_RECORDING],
+    groups: with_devices![&REPLAY, &BENCHMARK, &comparison::COMPARISON, &history::REPORTS, &COMPILING; &PROFILING, &KERNEL_RECORDING],
     examples: &[
         ("Measure whole replays", "{tool} --device=local-sync --benchmark_min_time=20x model.ireereplay"),
         (
@@ -167,12 +167,12 @@ struct Options {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let orders = flags.get(&ORDER);
-    with::check(flags)?;
-    let with = flags.list(&with::WITH);
+    comparison::check(flags)?;
+    let with = flags.list(&comparison::WITH);
     if !with.is_empty() {
-        let all = [with, flags.list(&with::BASELINE)].concat();
+        let all = [with, flags.list(&comparison::BASELINE)].concat();
         let replay = replay_flags::Options::in_order_with(invocation, orders.all()[0], &all)?;
-        return with::run(invocation, &replay);
+        return comparison::run(invocation, &replay);
     }
     let options = Options {
         replay: replay_flags::Options::in_order(invocation, orders.all()[0])?,
@@ -288,7 +288,7 @@ fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
         note_ratio(&outcome.real_times_s);
         // What was interrupted may have been the warm-up.
         if !outcome.is_interrupted {
-            let margin = invocation.flags.get(&with::FAIL_IF_SLOWER);
+            let margin = invocation.flags.get(&comparison::FAIL_IF_SLOWER);
             options.history.keep(invocation, &Medians {}, measured, margin, subject)?;
         }
         Ok(outcome)

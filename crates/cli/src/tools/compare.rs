@@ -406,7 +406,7 @@ impl Session<'_> {
         let invocation = self.engine.invocation;
         let capture = CaptureBytes::map(&invocation.operand())?;
         let subject = Subject { capture: Some(&capture), devices: None };
-        let report = print::Compared { function: &self.engine.work.function, reports };
+        let report = report::Compared { function: &self.engine.work.function, reports };
         invocation.render(&report, self.format, subject)
     }
 

@@ -3,15 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rehal::program::{ModuleExecutable, ModuleMode, ModuleSource, ProgramModule, replaced_functions};
+use rehal::program::{ListedExecutable, ModuleMode, ModuleSource, ProgramModule};
 use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode};
 use rehal_build::{
     Compilation, DumpKind, DumpedExecutables, ExecutableFunction, check_unchanged, is_program_source,
     target_flags,
 };
 use rehal_capture::CaptureBytes;
-use rehal_hal::FunctionInfo;
-use rehal_replay::ExecutableNames;
 use serde::Serialize;
 
 use super::compiler_flags::{self, COMPILING, TARGET};
@@ -143,7 +141,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             let options = captures::options(flags.get(&replay_flags::RECOVER));
             let capture = captures::open(&path, &options)?;
             let plan = replay_flags::compile(&capture)?;
-            (of_capture(&plan), Some(capture.bytes().clone()))
+            (ListedExecutable::of_plan(&plan), Some(capture.bytes().clone()))
         }
         Some(other) if other != FileKind::Module => {
             let place = format!("'{}'", path.display());
@@ -153,26 +151,28 @@ fn run(invocation: &Invocation) -> Result<()> {
         }
         _ => {
             let module = ProgramModule::read(&ModuleSource::File(path.clone()), ModuleMode::Mmap)?;
-            (of_module(&module)?, None)
+            (ListedExecutable::of_module(module.file())?, None)
         }
     };
     report(invocation, found, capture.as_ref())
 }
 
-fn report(invocation: &Invocation, found: Vec<Found>, capture: Option<&CaptureBytes>) -> Result<()> {
+fn report(
+    invocation: &Invocation,
+    executables: Vec<ListedExecutable>,
+    capture: Option<&CaptureBytes>,
+) -> Result<()> {
     let subject = Subject { capture, devices: None };
     let directory = invocation.flags.get(&BINARIES_TO);
-    let (executables, code): (Vec<_>, Vec<_>) = found.into_iter().map(|it| (it.row, it.code)).unzip();
     let list = List { directory: directory.as_ref().map(|it| it.display().to_string()), executables };
     if let Some(directory) = directory {
         if !invocation.flags.get(&FORCE) {
-            let files = list.executables.iter().zip(&code);
-            check_unchanged(files.map(|(row, code)| (directory.join(&row.file), &code[..])))
-                .advise(|| KEEP)?;
+            let files = list.executables.iter().map(|it| (directory.join(&it.file), &it.code[..]));
+            check_unchanged(files).advise(|| KEEP)?;
         }
         let mut index = Vec::new();
         output::written(write_json(&list, false, &mut index))?;
-        let code = list.executables.iter().zip(&code).map(|(row, code)| (row.file.clone(), &code[..]));
+        let code = list.executables.iter().map(|it| (it.file.clone(), &it.code[..]));
         let files: Vec<_> = code.chain([(INDEX.to_owned(), &index[..])]).collect();
         write(&directory, &files)?;
     }
@@ -339,106 +339,11 @@ fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     output.write(|sink| sink.write_all(bytes).map_err(|error| Error::io("writing the file", &error)))
 }
 
-/// An executable with its code.
-struct Found {
-    row: Row,
-    code: Vec<u8>,
-}
-
-/// The printed row of an executable.
-#[derive(Serialize)]
-struct Row {
-    /// The number that selects it: its number in a module, its id in a capture.
-    id: u64,
-    name: String,
-    format: String,
-    bytes: u64,
-    /// The name of its file in a directory of binaries.
-    file: String,
-    /// `None` if no device here loads it.
-    functions: Option<Vec<Function>>,
-    /// Why its functions are not known.
-    unknown: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Function {
-    ordinal: u32,
-    name: String,
-    bindings: u16,
-    constants: u16,
-    workgroup_size: [u32; 3],
-    /// The name of the file with which rehal substitute has replaced it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    replaced_by: Option<String>,
-}
-
 #[derive(Serialize)]
 struct List {
     /// Where the binaries are, if they were written.
     directory: Option<String>,
-    executables: Vec<Row>,
-}
-
-fn functions(infos: &[FunctionInfo], code: &[u8]) -> Vec<Function> {
-    let replaced = replaced_functions(code);
-    let function = |(ordinal, info): (usize, &FunctionInfo)| Function {
-        ordinal: ordinal as u32,
-        name: info.name.clone(),
-        bindings: info.binding_count,
-        constants: info.constant_count,
-        workgroup_size: info.workgroup_size,
-        replaced_by: replaced.iter().find(|it| it.0 == ordinal as u32).map(|it| it.1.clone()),
-    };
-    infos.iter().enumerate().map(function).collect()
-}
-
-fn of_module(module: &ProgramModule) -> Result<Vec<Found>> {
-    let file = module.file();
-    let found = |it: &ModuleExecutable| {
-        let code = it.code(file).to_vec();
-        let infos = it.functions(file);
-        Found {
-            row: Row {
-                id: it.number,
-                name: it.name(),
-                format: it.format.clone(),
-                bytes: code.len() as u64,
-                file: file_name(it.number, &it.name(), &code),
-                unknown: infos.as_ref().err().map(|error| error.message().to_owned()),
-                functions: infos.ok().map(|infos| functions(&infos, &code)),
-            },
-            code,
-        }
-    };
-    Ok(ModuleExecutable::list(file)?.iter().map(found).collect())
-}
-
-fn of_capture(plan: &rehal_replay::Plan) -> Vec<Found> {
-    let found = |it: rehal_replay::ExecutableRecord<'_>| {
-        let infos = it.function_infos();
-        // Captures have no names of executables.
-        let name = infos.first().map_or_else(String::new, |info| info.name.clone());
-        Found {
-            row: Row {
-                id: it.id,
-                file: file_name(it.id, &name, it.data),
-                name,
-                format: String::from_utf8_lossy(it.format).into_owned(),
-                bytes: it.data.len() as u64,
-                functions: Some(functions(&infos, it.data)),
-                unknown: None,
-            },
-            code: it.data.to_vec(),
-        }
-    };
-    plan.executables().map(found).collect()
-}
-
-/// Such as `4_abs_dispatch_0.so`.
-fn file_name(id: u64, name: &str, code: &[u8]) -> String {
-    let stem = ExecutableNames::file_stem(id, name);
-    format!("{stem}.{}", FileKind::from_head(code).map_or("bin", FileKind::extension))
+    executables: Vec<ListedExecutable>,
 }
 
 impl Report for List {

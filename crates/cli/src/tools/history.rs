@@ -1,23 +1,20 @@
 //! Reports that are kept in a file, one a line, and what became slower since the last of them.
 
-use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, StatusCode, plural};
-use rehal_judge::stats::Interval;
-use rehal_judge::{TimingVerdict, judge_processes};
-use rustix::fs::access;
-use serde::{Deserialize, Serialize};
-
-use super::processes::Measured;
+use rehal_judge::{
+    HistoryComparison, HistoryEntry, HistoryLoad, HistoryPair, Interval, LineFile, MeasuredTime,
+    TimingVerdict, time,
+};
+use serde::Serialize;
 
 use crate::flags::{Access, Flag, Flags, Group};
 use crate::report::{Report, Subject};
 use crate::{Invocation, kernel_state, output};
-use rehal_judge::time;
 
 pub(super) const HISTORY: Flag<Option<PathBuf>> = Flag::path(
     "history",
@@ -70,57 +67,7 @@ struct Line<'a, R> {
     #[serde(flatten)]
     report: &'a R,
     settings: &'a [String],
-    measured: &'a [Measured],
-}
-
-/// What is read of a line.
-#[derive(Debug, Deserialize)]
-struct Entry {
-    header: Origin,
-    /// The flags that change times.
-    settings: Vec<String>,
-    measured: Vec<Measured>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Origin {
-    schema: String,
-    capture_digest: Option<String>,
-    device: Option<Vec<String>>,
-    cpu: String,
-    host: String,
-    load: Load,
-    #[serde(default)]
-    commit: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Load {
-    average: Option<[f64; 3]>,
-    processors: u64,
-}
-
-impl Entry {
-    /// Whether their times compare.
-    fn is_like(&self, other: &Self) -> bool {
-        fn key(it: &Entry) -> impl PartialEq {
-            let Origin { schema, capture_digest, device, cpu, host, .. } = &it.header;
-            (schema, capture_digest, device, cpu, host, &it.settings)
-        }
-        key(self) == key(other)
-    }
-}
-
-impl Load {
-    /// The average of the last minute for each processor.
-    fn of_processor(&self) -> Option<f64> {
-        Some(self.average?[0] / self.processors.max(1) as f64)
-    }
-
-    fn told(&self) -> String {
-        let average = self.average.map_or_else(|| "unknown".into(), |it| format!("{:.2}", it[0]));
-        format!("{average} on {}", plural(self.processors, "processor"))
-    }
+    measured: &'a [MeasuredTime],
 }
 
 /// Whether the flags are given.
@@ -132,7 +79,7 @@ pub(super) fn is_asked(flags: &Flags) -> bool {
 pub(super) struct History {
     kept: Option<(PathBuf, LineFile)>,
     /// The reports to compare with.
-    earlier: Option<Vec<Entry>>,
+    earlier: Option<Vec<HistoryEntry>>,
 }
 
 impl History {
@@ -159,7 +106,7 @@ impl History {
             Some(path) => {
                 let place = || format!("--history={}", path.display());
                 let file = LineFile::open(&path).context(place)?;
-                file.check().context(place)?;
+                check(&file).context(place)?;
                 Some((path, file))
             }
             None => None,
@@ -172,7 +119,7 @@ impl History {
         &self,
         invocation: &Invocation,
         report: &R,
-        measured: Vec<Measured>,
+        measured: Vec<MeasuredTime>,
         margin: f64,
         subject: Subject<'_>,
     ) -> Result<()> {
@@ -185,11 +132,11 @@ impl History {
         let line = Line { report, settings: &settings, measured: &measured };
         let line = invocation.line(R::SCHEMA, &line, subject)?;
         if let Some(earlier) = &self.earlier {
-            let new: Entry = serde_json::from_str(&line).map_err(|error| {
+            let new: HistoryEntry = serde_json::from_str(&line).map_err(|error| {
                 Error::new(StatusCode::Internal, format!("the report cannot be read: {error}"))
             })?;
-            let compared = Compared::new(earlier, &new, margin);
-            output::note(&compared.told(&new, margin));
+            let compared = HistoryComparison::new(earlier, &new, margin);
+            output::note(&told(&compared, &new, margin));
             invocation.set_status(compared.verdict().status());
         }
         match &self.kept {
@@ -197,14 +144,17 @@ impl History {
                 output::note("note: --history: nothing is appended, since nothing was timed");
                 Ok(())
             }
-            Some((path, file)) => file.append(&line).context(|| format!("--history={}", path.display())),
+            Some((path, file)) => {
+                kernel_state::restore();
+                file.append(&line).context(|| format!("--history={}", path.display()))
+            }
             None => Ok(()),
         }
     }
 }
 
 /// The reports of a file, which may be a pipe.
-fn read(path: &Path, may_be_empty: bool) -> Result<Vec<Entry>> {
+fn read(path: &Path, may_be_empty: bool) -> Result<Vec<HistoryEntry>> {
     const ADVICE: &str = "name a file that --history has written";
     let mut bytes = Vec::new();
     match File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)) {
@@ -216,7 +166,7 @@ fn read(path: &Path, may_be_empty: bool) -> Result<Vec<Entry>> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(Error::invalid_argument(format!("it is longer than {MAX_BYTES} bytes")).advise(ADVICE));
     }
-    let (entries, skipped) = parse(&String::from_utf8_lossy(&bytes));
+    let (entries, skipped) = HistoryEntry::parse(&String::from_utf8_lossy(&bytes));
     match (&entries[..], &skipped[..]) {
         ([], []) if may_be_empty => {}
         ([], []) => return Err(Error::invalid_argument("it has no report").advise(ADVICE)),
@@ -233,234 +183,106 @@ fn read(path: &Path, may_be_empty: bool) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// The reports, and why other lines are none.
-fn parse(text: &str) -> (Vec<Entry>, Vec<String>) {
-    let (mut entries, mut skipped) = (Vec::new(), Vec::new());
-    for (line, number) in text.lines().zip(1_u64..).filter(|(line, _)| !line.trim().is_empty()) {
-        let entry = serde_json::from_str::<Entry>(line).map_err(|error| error.to_string());
-        let entry = entry.and_then(|entry| match entry.measured.iter().find(|it| it.median_ns <= 0.0) {
-            Some(it) => Err(format!("the time of '{}' is not above 0", output::escaped(&it.name))),
-            None => Ok(entry),
-        });
-        match entry {
-            Ok(entry) => entries.push(entry),
-            Err(why) => skipped.push(format!("line {number} is not a report: {why}")),
+/// Fails if it is a regular file of something else than reports.
+fn check(file: &LineFile) -> Result<()> {
+    let Some(bytes) = file.contents(MAX_BYTES + 1)? else { return Ok(()) };
+    match HistoryEntry::parse(&String::from_utf8_lossy(&bytes)) {
+        (entries, skipped) if entries.is_empty() && !skipped.is_empty() => {
+            Err(Error::invalid_argument(format!("it is not a history: {}", skipped[0]))
+                .advise("name a file that --history has written, or one that does not exist"))
         }
-    }
-    (entries, skipped)
-}
-
-/// A file to which lines are appended. One that does not exist is created with the first line, so that an
-/// error before leaves nothing. Also of `rehal tune`.
-pub(super) struct LineFile {
-    /// From the root: a kernel may change the working directory.
-    path: PathBuf,
-    /// Open if it existed.
-    file: Option<File>,
-}
-
-impl LineFile {
-    /// Opens the file. Fails if it cannot be written, before a tool works for it in vain.
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        let failed = |error| Error::io("opening it to append", &error);
-        let path = std::path::absolute(path).map_err(failed)?;
-        match OpenOptions::new().append(true).open(&path) {
-            Ok(file) => Ok(Self { path, file: Some(file) }),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let directory = path.parent().unwrap_or(&path);
-                access(directory, rustix::fs::Access::WRITE_OK).map_err(|error| failed(error.into()))?;
-                Ok(Self { path, file: None })
-            }
-            Err(error) => Err(failed(error)),
-        }
-    }
-
-    /// Whether it existed when it was opened.
-    pub(super) fn exists(&self) -> bool {
-        self.file.is_some()
-    }
-
-    /// Fails if it is a regular file of something else than reports.
-    fn check(&self) -> Result<()> {
-        let is_regular = |file: &File| file.metadata().is_ok_and(|it| it.is_file());
-        if !self.file.as_ref().is_some_and(is_regular) {
-            return Ok(());
-        }
-        let mut bytes = Vec::new();
-        let read = File::open(&self.path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
-        read.map_err(|error| Error::io("reading it", &error))?;
-        match parse(&String::from_utf8_lossy(&bytes)) {
-            (entries, skipped) if entries.is_empty() && !skipped.is_empty() => {
-                Err(Error::invalid_argument(format!("it is not a history: {}", skipped[0]))
-                    .advise("name a file that --history has written, or one that does not exist"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Appends a line; the file may end within one.
-    pub(super) fn append(&self, line: &str) -> Result<()> {
-        let failed = |error| Error::io("appending to it", &error);
-        kernel_state::restore();
-        let created;
-        let mut file = match &self.file {
-            Some(file) => file,
-            None => {
-                let opened = OpenOptions::new().append(true).create(true).open(&self.path);
-                created = opened.map_err(failed)?;
-                &created
-            }
-        };
-        // In one call, so that lines of several processes do not mix.
-        let text = match ends_within_a_line(&self.path, file) {
-            true => format!("\n{line}"),
-            false => line.to_owned(),
-        };
-        file.write_all(text.as_bytes()).map_err(failed)
+        _ => Ok(()),
     }
 }
 
-/// Whether the last line of the file has no line feed, such as one that was truncated. Unknown if the file
-/// cannot be read.
-fn ends_within_a_line(path: &Path, file: &File) -> bool {
-    let length = file.metadata().ok().filter(|it| it.is_file()).map_or(0, |it| it.len());
-    let mut last = [b'\n'];
-    length > 0
-        && File::open(path).and_then(|file| file.read_exact_at(&mut last, length - 1)).is_ok()
-        && last != *b"\n"
-}
-
-/// A time, and the last one of its name.
-struct Pair<'m> {
-    entry: &'m Entry,
-    old: &'m Measured,
-    new: &'m Measured,
-    ratio: f64,
-    interval: Option<Interval>,
-    verdict: TimingVerdict,
+/// A load as text.
+fn load_text(load: &HistoryLoad) -> String {
+    let average = load.average.map_or_else(|| "unknown".into(), |it| format!("{:.2}", it[0]));
+    format!("{average} on {}", plural(load.processors, "processor"))
 }
 
 /// How the times of a report compare with the last ones.
-struct Compared<'m> {
-    pairs: Vec<Pair<'m>>,
-    new_count: usize,
-}
-
-impl<'m> Compared<'m> {
-    fn new(earlier: &'m [Entry], report: &'m Entry, margin: f64) -> Self {
-        let like: Vec<_> = earlier.iter().rev().filter(|it| it.is_like(report)).collect();
-        let last = |new: &'m Measured| {
-            let of = |entry: &&'m Entry| {
-                Some((*entry, entry.measured.iter().find(|it| it.name == new.name)?, new))
-            };
-            like.iter().find_map(of)
-        };
-        let found: Vec<_> = report.measured.iter().filter_map(last).collect();
-        let pair = |&(entry, old, new): &(&'m Entry, &'m Measured, &'m Measured)| {
-            let judgment = judge_processes(&old.processes_ns, &new.processes_ns, margin, found.len());
-            let ratio = new.median_ns / old.median_ns;
-            let verdict = match old.timed_by == new.timed_by {
-                true => judgment.verdict,
-                false => TimingVerdict::CannotTell,
-            };
-            Pair { entry, old, new, ratio, interval: judgment.interval, verdict }
-        };
-        Self { pairs: found.iter().map(pair).collect(), new_count: report.measured.len() }
-    }
-
-    fn of(&self, verdict: TimingVerdict) -> impl Iterator<Item = &Pair<'m>> {
-        self.pairs.iter().filter(move |it| it.verdict == verdict)
-    }
-
-    /// That of the whole report.
-    fn verdict(&self) -> TimingVerdict {
-        let has = |verdict| self.of(verdict).next().is_some();
-        match has(TimingVerdict::Slower) {
-            true => TimingVerdict::Slower,
-            false if self.pairs.is_empty() || has(TimingVerdict::CannotTell) => TimingVerdict::CannotTell,
-            false => TimingVerdict::NotSlower,
-        }
-    }
-
-    fn told(&self, report: &Entry, margin: f64) -> String {
-        /// Of those of which it cannot be told.
-        const MOST: usize = 5;
-        let (compared, percent) = (self.pairs.len(), margin * 100.0);
-        let mut text = format!(
-            "note: --against: {compared} compared, {} without an earlier time",
-            self.new_count - compared
-        );
-        if compared == 0 {
-            text.push_str(
-                ": the file has none of the same capture, host, CPU, devices and flags, so that it cannot be told what is slower",
-            );
-            return text;
-        }
-        let is_slower = match self.of(TimingVerdict::Slower).count() {
-            0 => format!("none of {} is", plural(compared as u64, "time")),
-            1 => format!("1 of {} is", plural(compared as u64, "time")),
-            count => format!("{count} of {compared} times are"),
-        };
-        let _ = write!(text, "; {is_slower} slower by more than {percent} % than at {}", self.commits());
-        for pair in self.of(TimingVerdict::Slower) {
-            let _ = write!(text, "\n  {}", pair.told());
-        }
-        let unknown: Vec<_> = self.of(TimingVerdict::CannotTell).collect();
-        if !unknown.is_empty() {
-            let _ = write!(text, "\n  it cannot be told of {}:", unknown.len());
-            for pair in unknown.iter().take(MOST) {
-                let _ = write!(text, "\n    {}", pair.told());
-            }
-            if unknown.len() > MOST {
-                text.push_str("\n    ...");
-            }
-        }
-        let now = &report.header.load;
-        let loads = self.pairs.iter().map(|it| &it.entry.header.load);
-        let before =
-            loads.max_by(|a, b| a.of_processor().unwrap_or(0.0).total_cmp(&b.of_processor().unwrap_or(0.0)));
-        if let Some(before) = before
-            && [before, now].iter().any(|it| it.of_processor().is_some_and(|load| load > LOADED))
-        {
-            let _ =
-                write!(text, "\n  load when it was measured: before {}, now {}", before.told(), now.told());
-        }
+fn told(comparison: &HistoryComparison<'_>, report: &HistoryEntry, margin: f64) -> String {
+    /// Of those of which it cannot be told.
+    const MOST: usize = 5;
+    let (compared, percent) = (comparison.pairs.len(), margin * 100.0);
+    let mut text = format!(
+        "note: --against: {compared} compared, {} without an earlier time",
+        comparison.new_count - compared
+    );
+    if compared == 0 {
         text.push_str(
-            "\n  intervals do not cover how the machine changed since; rehal benchmark --with compares within one run",
+            ": the file has none of the same capture, host, CPU, devices and flags, so that it cannot be told what is slower",
         );
-        text
+        return text;
     }
-
-    /// Where the earlier times are from.
-    fn commits(&self) -> String {
-        let mut commits: Vec<_> =
-            self.pairs.iter().map(|it| output::escaped(&it.entry.header.commit)).collect();
-        commits.sort();
-        commits.dedup();
-        let noun = if commits.len() == 1 { "commit" } else { "commits" };
-        format!("{noun} {}", commits.join(", "))
+    let is_slower = match comparison.of(TimingVerdict::Slower).count() {
+        0 => format!("none of {} is", plural(compared as u64, "time")),
+        1 => format!("1 of {} is", plural(compared as u64, "time")),
+        count => format!("{count} of {compared} times are"),
+    };
+    let _ = write!(text, "; {is_slower} slower by more than {percent} % than at {}", commits(comparison));
+    for pair in comparison.of(TimingVerdict::Slower) {
+        let _ = write!(text, "\n  {}", pair_text(pair));
     }
+    let unknown: Vec<_> = comparison.of(TimingVerdict::CannotTell).collect();
+    if !unknown.is_empty() {
+        let _ = write!(text, "\n  it cannot be told of {}:", unknown.len());
+        for pair in unknown.iter().take(MOST) {
+            let _ = write!(text, "\n    {}", pair_text(pair));
+        }
+        if unknown.len() > MOST {
+            text.push_str("\n    ...");
+        }
+    }
+    let now = &report.header.load;
+    let loads = comparison.pairs.iter().map(|it| &it.entry.header.load);
+    let before =
+        loads.max_by(|a, b| a.of_processor().unwrap_or(0.0).total_cmp(&b.of_processor().unwrap_or(0.0)));
+    if let Some(before) = before
+        && [before, now].iter().any(|it| it.of_processor().is_some_and(|load| load > LOADED))
+    {
+        let _ = write!(
+            text,
+            "\n  load when it was measured: before {}, now {}",
+            load_text(before),
+            load_text(now)
+        );
+    }
+    text.push_str(
+        "\n  intervals do not cover how the machine changed since; rehal benchmark --with compares within one run",
+    );
+    text
 }
 
-impl Pair<'_> {
-    fn told(&self) -> String {
-        let Self { old, new, .. } = self;
-        let interval = match self.interval {
-            _ if old.timed_by != new.timed_by => " (measured by another clock)".to_owned(),
-            Some(Interval { low, high }) => format!(" ({low:.3} to {high:.3})"),
-            None => {
-                let [old, new] = [old, new].map(|it| it.processes_ns.len() as u64);
-                format!(" (too few processes: {old} before, {new} now)")
-            }
-        };
-        format!(
-            "{}: {:.3} times as long{interval}, {} instead of {}",
-            output::escaped(&new.name),
-            self.ratio,
-            time(new.median_ns),
-            time(old.median_ns)
-        )
-    }
+/// Where the earlier times are from.
+fn commits(comparison: &HistoryComparison<'_>) -> String {
+    let mut commits: Vec<_> =
+        comparison.pairs.iter().map(|it| output::escaped(&it.entry.header.commit)).collect();
+    commits.sort();
+    commits.dedup();
+    let noun = if commits.len() == 1 { "commit" } else { "commits" };
+    format!("{noun} {}", commits.join(", "))
+}
+
+/// A pair as text.
+fn pair_text(pair: &HistoryPair<'_>) -> String {
+    let HistoryPair { old, new, .. } = pair;
+    let interval = match pair.interval {
+        _ if old.timed_by != new.timed_by => " (measured by another clock)".to_owned(),
+        Some(Interval { low, high }) => format!(" ({low:.3} to {high:.3})"),
+        None => {
+            let [old, new] = [old, new].map(|it| it.processes_ns.len() as u64);
+            format!(" (too few processes: {old} before, {new} now)")
+        }
+    };
+    format!(
+        "{}: {:.3} times as long{interval}, {} instead of {}",
+        output::escaped(&new.name),
+        pair.ratio,
+        time(new.median_ns),
+        time(old.median_ns)
+    )
 }
 
 #[cfg(test)]
@@ -471,16 +293,16 @@ mod tests {
     use super::*;
 
     /// Eight processes that differ by this fraction; none without it.
-    fn measured(name: &str, median_ns: f64, spread: Option<f64>) -> Measured {
+    fn measured(name: &str, median_ns: f64, spread: Option<f64>) -> MeasuredTime {
         let at =
             |spread: f64| (0..8).map(|it| median_ns * (1.0 + spread * (f64::from(it) - 3.5) / 3.5)).collect();
-        Measured {
+        MeasuredTime {
             processes_ns: spread.map_or_else(Vec::new, at),
-            ..Measured::new(name.into(), median_ns, Clock::Wall)
+            ..MeasuredTime::new(name.into(), median_ns, Clock::Wall)
         }
     }
 
-    fn line(commit: &str, measured: &[Measured]) -> Value {
+    fn line(commit: &str, measured: &[MeasuredTime]) -> Value {
         json!({
             "header": {
                 "schema": "s/1", "capture_digest": "1", "device": ["d"], "cpu": "c", "host": "h", "commit": commit, "more": 1,
@@ -492,9 +314,9 @@ mod tests {
         })
     }
 
-    fn entries(lines: &[Value]) -> Vec<Entry> {
+    fn entries(lines: &[Value]) -> Vec<HistoryEntry> {
         let lines: Vec<_> = lines.iter().map(Value::to_string).collect();
-        let (entries, skipped) = parse(&lines.join("\n"));
+        let (entries, skipped) = HistoryEntry::parse(&lines.join("\n"));
         assert_eq!(skipped, [""; 0]);
         entries
     }
@@ -511,9 +333,9 @@ mod tests {
         ];
         let all = entries(&[line("abc", &old), line("d\nef", &new)]);
         let (old, new) = (&all[..1], &all[1]);
-        let found = Compared::new(old, new, 0.05);
+        let found = HistoryComparison::new(old, new, 0.05);
         assert_eq!((found.verdict(), found.verdict().status()), (TimingVerdict::Slower, 3));
-        let text = found.told(new, 0.05);
+        let text = told(&found, new, 0.05);
         let start = "note: --against: 4 compared, 1 without an earlier time; 1 of 4 times is slower by more than 5 % than at \
                      commit abc\n  slow: 1.200 times as long (1.1";
         let rest = [
@@ -522,13 +344,13 @@ mod tests {
         ];
         assert!(text.starts_with(start) && rest.iter().all(|it| text.contains(it)), "{text}");
         // It is slower, but not by more than the margin.
-        let slow = &Compared::new(old, new, 0.25).pairs[2];
+        let slow = &HistoryComparison::new(old, new, 0.25).pairs[2];
         assert_eq!((&*slow.new.name, slow.verdict), ("slow", TimingVerdict::NotSlower));
-        assert_eq!(Compared::new(old, new, 0.2).pairs[2].verdict, TimingVerdict::CannotTell);
+        assert_eq!(HistoryComparison::new(old, new, 0.2).pairs[2].verdict, TimingVerdict::CannotTell);
         // Vice versa, all medians are lower.
         let (old, new) = (&all[1..], &all[0]);
-        let found = Compared::new(old, new, 0.0);
-        let text = found.told(new, 0.0);
+        let found = HistoryComparison::new(old, new, 0.0);
+        let text = told(&found, new, 0.0);
         assert!(
             text.contains("none of 4 times is slower by more than 0 % than at commit d\\nef\n"),
             "{text}"
@@ -540,43 +362,18 @@ mod tests {
     fn without_processes_or_earlier_times_it_cannot_be_told() {
         let of = |name, median_ns, spread| line("c", &[measured(name, median_ns, spread)]);
         let all = entries(&[of("a", 100.0, None), of("a", 200.0, Some(0.01)), of("b", 1.0, None)]);
-        let status =
-            |old: usize, new: usize| Compared::new(&all[old..=old], &all[new], 0.05).verdict().status();
+        let status = |old: usize, new: usize| {
+            HistoryComparison::new(&all[old..=old], &all[new], 0.05).verdict().status()
+        };
         assert_eq!([status(0, 1), status(1, 0), status(0, 2), status(1, 1)], [4, 4, 4, 0]);
         let mut other = of("a", 500.0, Some(0.01));
         other["measured"][0]["timed_by"] = "processor".into();
         let other = entries(&[other]);
-        let found = Compared::new(&all[1..2], &other[0], 0.05);
+        let found = HistoryComparison::new(&all[1..2], &other[0], 0.05);
         assert_eq!(found.verdict(), TimingVerdict::CannotTell);
-        assert!(found.told(&other[0], 0.05).contains(" as long (measured by another clock), "));
-        let text = Compared::new(&all[..1], &all[2], 0.05).told(&all[2], 0.05);
+        assert!(told(&found, &other[0], 0.05).contains(" as long (measured by another clock), "));
+        let text = told(&HistoryComparison::new(&all[..1], &all[2], 0.05), &all[2], 0.05);
         assert!(text.starts_with("note: --against: 0 compared, 1 without an earlier time: "), "{text}");
-    }
-
-    /// A report of this many times, of which each process takes up to 6 % more for its placement.
-    fn random(random: &mut fastrand::Rng, count: usize, factor: f64) -> Value {
-        let mut of = |index: usize| {
-            let mut time = || 100.0 * factor * (1.0 + 0.06 * random.f64()) * (1.0 + 0.02 * random.f64());
-            let processes_ns: Vec<f64> = (0..8).map(|_| time()).collect();
-            let median_ns = rehal_judge::stats::median(&processes_ns);
-            Measured { processes_ns, ..Measured::new(format!("f{index}"), median_ns, Clock::Wall) }
-        };
-        line("c", &(0..count).map(&mut of).collect::<Vec<_>>())
-    }
-
-    #[test]
-    fn a_report_of_the_same_is_slower_in_at_most_five_of_a_hundred() {
-        for (count, margin) in [(1, 0.0), (1, 0.05), (30, 0.0), (30, 0.05)] {
-            let mut generator = fastrand::Rng::with_seed(5);
-            let mut is_slower = |factor: f64| {
-                let all =
-                    entries(&[random(&mut generator, count, 1.0), random(&mut generator, count, factor)]);
-                Compared::new(&all[..1], &all[1], margin).verdict() == TimingVerdict::Slower
-            };
-            let wrong = (0..100).filter(|_| is_slower(1.0)).count();
-            let found = (0..100).filter(|_| is_slower(1.25)).count();
-            assert!(wrong <= 5 && found >= 95, "{wrong} and {found} of 100 with {count} times and {margin}");
-        }
     }
 
     #[test]
@@ -592,48 +389,16 @@ mod tests {
         ]);
         let mut now = all;
         let mut new = now.pop().unwrap();
-        new.header.load = Load { average: Some([3.0, 0.0, 0.0]), processors: 2 };
-        let found = Compared::new(&now, &new, 0.05);
+        new.header.load =
+            serde_json::from_value(json!({"average": [3.0, 0.0, 0.0], "processors": 2})).unwrap();
+        let found = HistoryComparison::new(&now, &new, 0.05);
         let slower = found.of(TimingVerdict::Slower).map(|it| &*it.new.name);
         assert_eq!(slower.collect::<Vec<_>>(), ["b"]);
-        let text = found.told(&new, 0.05);
+        let text = told(&found, &new, 0.05);
         assert!(
             text.contains("1 of 2 times is slower by more than 5 % than at commits first, second\n"),
             "{text}"
         );
         assert!(text.contains("before 0.10 on 2 processors, now 3.00 on 2 processors\n"), "{text}");
-    }
-
-    #[test]
-    fn reports_of_the_same_machine_and_flags_are_alike() {
-        let same = line("c", &[measured("a", 1.0, None)]);
-        let with = |pointer: &str, value: Value| {
-            let mut other = same.clone();
-            *other.pointer_mut(pointer).unwrap() = value;
-            other
-        };
-        let others = [
-            ("/header/schema", json!("s/2")),
-            ("/header/capture_digest", json!("2")),
-            ("/header/device", json!(["d", "e"])),
-            ("/header/cpu", json!("x")),
-            ("/header/host", json!("x")),
-            ("/settings", json!(["--a", "--b"])),
-        ];
-        let mut lines = vec![same.clone(), with("/header/commit", json!("x"))];
-        lines.extend(others.map(|(pointer, value)| with(pointer, value)));
-        let entries = entries(&lines);
-        let alike: Vec<_> = entries.iter().map(|it| it.is_like(&entries[0])).collect();
-        assert_eq!(alike, [true, true, false, false, false, false, false, false]);
-    }
-
-    #[test]
-    fn lines_that_are_not_reports_are_skipped() {
-        let good = line("c", &[measured("a", 1.0, None)]);
-        let zero = line("c", &[measured("a", 0.0, None)]);
-        let (entries, skipped) = parse(&format!("{good}\n{{}}\n\n{good}\n{zero}\n{{\"header"));
-        assert_eq!((entries.len(), skipped.len()), (2, 3));
-        assert!(skipped[0].starts_with("line 2 is not a report: "), "{skipped:?}");
-        assert_eq!(skipped[1], "line 5 is not a report: the time of 'a' is not above 0");
     }
 }

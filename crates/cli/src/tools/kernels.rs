@@ -5,26 +5,25 @@ mod export;
 mod print;
 mod roof;
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use commands::Commands;
 use commands::Place;
-use export::{Commands, Export};
+use export::Export;
 use print::List;
 use rehal::capture::CaptureFile;
 use rehal_base::{Error, Result, plural};
 use rehal_devices::{CrashReports, DeviceOptions};
-use rehal_judge::{Pulse, stats};
-use rehal_kernels::{Kernel, KernelOptions, Kernels, Roofs};
+use rehal_judge::Pulse;
+use rehal_kernels::{KernelOptions, Kernels, Roofs};
 use rehal_local::watch_buffer;
 use rehal_replay::{Replay, SliceCheck, SliceOptions};
 use roof::Sort;
 
 use super::history::{self, History};
-use super::processes::{self, Measured, PROCESSES};
+use super::processes::{self, PROCESSES};
 use super::report_format::{self, TableFormat};
 use super::{compare, function_flags, replay_flags, slice};
 use crate::flags::{EXECUTABLE_PLUGIN, Flag, Flags, Group, Refusal, time, with_devices};
@@ -230,10 +229,10 @@ fn run(invocation: &Invocation) -> Result<()> {
         options.pulse = Pulse::default();
         found
     };
-    let mut measured = measured(&kernels);
+    let mut measured = kernels.measured();
     if !kernels.is_interrupted {
         processes::repeat(invocation, &mut measured)?;
-        set_times(&mut kernels, &measured);
+        kernels.set_times(&measured);
     }
     let roofs = replayed.as_ref().map(|it| Roofs::kept(it.devices())).unwrap_or_default();
     let list = List::new(&kernels, &roofs, flags.get(&SORT), &commands, export.as_deref());
@@ -305,37 +304,6 @@ fn add_scaling(
         }
     }
     Ok(())
-}
-
-/// The times that a history compares.
-fn measured(kernels: &Kernels) -> Vec<Measured> {
-    let clock = kernels.times.unwrap_or_default();
-    let of = |it: &Kernel| Some(Measured::new(name(it), it.time_ns? as f64, clock));
-    kernels.kernels.iter().filter_map(of).collect()
-}
-
-fn name(kernel: &Kernel) -> String {
-    let occurrence = match kernel.occurrence {
-        0 => String::new(),
-        number => format!(", occurrence {number}"),
-    };
-    format!("{} (record #{}{occurrence})", kernel.name, kernel.location.ordinal)
-}
-
-/// Sets the times to those of several processes, if there are several.
-fn set_times(kernels: &mut Kernels, measured: &[Measured]) {
-    let of: HashMap<_, _> = measured.iter().map(|it| (&*it.name, it)).collect();
-    let listed = |kernels: &Kernels| kernels.kernels.iter().filter_map(|it| it.time_ns).sum::<u64>();
-    // Of all functions, also of those that are not listed.
-    let others = kernels.total_ns.map(|it| it.saturating_sub(listed(kernels)));
-    for kernel in &mut kernels.kernels {
-        if let Some(it) = of.get(&*name(kernel)).filter(|it| it.processes_ns.len() > 1) {
-            kernel.time_ns = Some(it.median_ns.round() as u64);
-            kernel.interval_ns = stats::median_interval(&it.processes_ns, 0.05);
-        }
-    }
-    kernels.total_ns = others.map(|it| it + listed(kernels));
-    kernels.kernels.sort_by_key(|kernel| Reverse(kernel.time_ns));
 }
 
 /// Says how far the times can be trusted. `has_limit` says whether [`KernelOptions::max_time`] is one.

@@ -12,7 +12,6 @@ mod completions;
 mod convert_parameters;
 mod create_parameters;
 mod diff;
-mod dispatch_statistics;
 mod dump_module;
 mod dump_parameters;
 mod dump_replay;

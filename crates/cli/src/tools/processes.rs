@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_jobs::{Job, JobEnd};
-use rehal_judge::{Clock, stats, time};
+use rehal_judge::{MeasuredTime, stats, time};
 use serde::{Deserialize, Serialize};
 
 use super::history;
@@ -30,32 +30,6 @@ pub(super) const PROCESSES: Flag<Option<u64>> = Flag::parsed(
      make it slower by some percent. Standard error says how they differ. By default 1; 8 with --history or --against, which \
      are enough to judge 300 times.",
 );
-
-/// A time, in each process that had it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Measured {
-    pub name: String,
-    /// The median of the processes.
-    pub median_ns: f64,
-    /// What measures it.
-    #[serde(default)]
-    pub timed_by: Clock,
-    /// None of a line that an earlier version has written.
-    #[serde(default)]
-    pub processes_ns: Vec<f64>,
-}
-
-impl Measured {
-    /// A time of this process.
-    pub(super) fn new(name: String, median_ns: f64, timed_by: Clock) -> Self {
-        Self { name, median_ns, timed_by, processes_ns: vec![median_ns] }
-    }
-
-    fn add(&mut self, time_ns: f64) {
-        self.processes_ns.push(time_ns);
-        self.median_ns = stats::median(&self.processes_ns);
-    }
-}
 
 /// What a process is asked for.
 #[derive(Serialize)]
@@ -85,7 +59,7 @@ pub(super) fn check(flags: &Flags) -> Result<()> {
 
 /// Has other processes measure the same, as often as the flags say, and adds their times. One of them answers
 /// with its times instead.
-pub(super) fn repeat(invocation: &Invocation, measured: &mut [Measured]) -> Result<()> {
+pub(super) fn repeat(invocation: &Invocation, measured: &mut [MeasuredTime]) -> Result<()> {
     if let Some(worker) = &invocation.worker {
         return worker.answer(&measured).map_err(|error| Error::io("answering with times", &error));
     }
@@ -109,7 +83,7 @@ pub(super) fn repeat(invocation: &Invocation, measured: &mut [Measured]) -> Resu
             return Err(Error::new(StatusCode::Cancelled, "interrupted: what was measured is not kept")
                 .context(place()));
         }
-        let answer = outcome.answer.as_ref().and_then(|it| Vec::<Measured>::deserialize(it).ok());
+        let answer = outcome.answer.as_ref().and_then(|it| Vec::<MeasuredTime>::deserialize(it).ok());
         let Some(times) = answer.filter(|_| outcome.is_success()) else {
             let said = String::from_utf8_lossy(&outcome.stderr.bytes);
             let message = format!("it ended {} without a time: {}", outcome.end, said.trim());
@@ -117,7 +91,7 @@ pub(super) fn repeat(invocation: &Invocation, measured: &mut [Measured]) -> Resu
         };
         for it in &mut *measured {
             let time = times.iter().find(|other| other.name == it.name);
-            time.into_iter().for_each(|other| it.add(other.median_ns));
+            time.into_iter().for_each(|other| it.add_process(other.median_ns));
         }
     }
     progress.clear();
@@ -125,13 +99,13 @@ pub(super) fn repeat(invocation: &Invocation, measured: &mut [Measured]) -> Resu
 }
 
 /// How the processes differ.
-pub(super) fn note(measured: &[Measured]) {
+pub(super) fn note(measured: &[MeasuredTime]) {
     for it in measured.iter().filter(|it| it.processes_ns.len() > 1) {
         output::note(&told(it));
     }
 }
 
-fn told(it: &Measured) -> String {
+fn told(it: &MeasuredTime) -> String {
     let end =
         |of: fn(f64, f64) -> f64| it.processes_ns.iter().copied().reduce(of).map_or_else(String::new, time);
     let interval = stats::median_interval(&it.processes_ns, 0.05);
@@ -150,29 +124,23 @@ fn told(it: &Measured) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rehal_judge::Clock;
+
     use super::*;
 
     #[test]
     fn a_time_is_the_median_of_processes_and_has_their_range() {
-        let mut it = Measured::new("f".into(), 1500.0, Clock::Processor);
+        let mut it = MeasuredTime::new("f".into(), 1500.0, Clock::Processor);
         for time_ns in [1000.0, 2000.0] {
-            it.add(time_ns);
+            it.add_process(time_ns);
         }
         assert_eq!((it.median_ns, &it.processes_ns[..]), (1500.0, &[1500.0, 1000.0, 2000.0][..]));
         assert_eq!(
             told(&it),
             "note: f: by the CPU time of all threads, median 1.50 us of 3 processes; from 1.00 us to 2.00 us"
         );
-        [1100.0, 1200.0, 1900.0].into_iter().for_each(|time_ns| it.add(time_ns));
+        [1100.0, 1200.0, 1900.0].into_iter().for_each(|time_ns| it.add_process(time_ns));
         let text = told(&it);
         assert!(text.contains("1.35 us of 6 processes, 95 % interval 1.00 us to 2.00 us; from"), "{text}");
-    }
-
-    #[test]
-    fn lines_without_processes_are_read() {
-        let old = r#"{"name":"a","median_ns":2.0,"interval_ns":[1.0,3.0]}"#;
-        let read: Measured = serde_json::from_str(old).unwrap();
-        let expected = Measured { processes_ns: Vec::new(), ..Measured::new("a".into(), 2.0, Clock::Wall) };
-        assert_eq!(read, expected);
     }
 }

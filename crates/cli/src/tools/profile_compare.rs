@@ -1,6 +1,5 @@
 //! `rehal profile compare`: compares the times of functions in two profiles.
 
-mod comparison;
 mod print;
 
 use std::ffi::OsStr;
@@ -8,10 +7,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use comparison::{Comparison, Side};
-use print::Compared;
 use rehal_base::{Context, Error, Result, glob, plural};
 use rehal_devices::ProfileFile;
+use rehal_judge::{ProfileComparison, ProfileSide};
 use rehal_profile::times::FunctionTimes;
 
 use super::report_format::{self, TableFormat};
@@ -79,10 +77,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     let (Some(before), Some(after)) = (sides.next(), sides.next()) else {
         unreachable!("the tool has two operands");
     };
-    let comparison = Comparison::from_sides(before, after, invocation.flags.get(&MARGIN));
-    let report = Compared::new(&comparison);
+    let comparison = ProfileComparison::from_sides(before, after, invocation.flags.get(&MARGIN));
     match invocation.flags.get(&FORMAT) {
-        TableFormat::Report(format) => invocation.print(&report, format, Subject::default()),
+        TableFormat::Report(format) => invocation.print(&comparison, format, Subject::default()),
         TableFormat::Csv => output::print(&print::csv(&comparison)),
     }
 }
@@ -90,14 +87,14 @@ fn run(invocation: &Invocation) -> Result<()> {
 /// A comparison of a profile with itself in each format, for the fuzzer.
 pub(super) fn reports(profile: &ProfileFile) -> Result<[String; 3]> {
     let functions = profile.dispatch_times()?.functions;
-    let side = || Side::new(vec![("profile".into(), functions.clone())]);
-    let comparison = Comparison::from_sides(side(), side(), 0.0);
-    let [text, json] = report::formats(&Compared::new(&comparison))?;
+    let side = || ProfileSide::new(vec![("profile".into(), functions.clone())]);
+    let comparison = ProfileComparison::from_sides(side(), side(), 0.0);
+    let [text, json] = report::formats(&comparison)?;
     Ok([text, json, print::csv(&comparison)])
 }
 
 /// The profiles of a side: paths that are separated by commas, unless a file has this path as a whole.
-fn side(operand: &Path) -> Result<Side> {
+fn side(operand: &Path) -> Result<ProfileSide> {
     let paths = match operand.exists() {
         true => vec![operand.to_owned()],
         false => {
@@ -112,7 +109,7 @@ fn side(operand: &Path) -> Result<Side> {
             return Err(Error::invalid_argument(message).advise("name each profile once"));
         }
     }
-    Ok(Side::new(paths.iter().map(|path| times(path)).collect::<Result<_>>()?))
+    Ok(ProfileSide::new(paths.iter().map(|path| times(path)).collect::<Result<_>>()?))
 }
 
 /// The files of a pattern, by name; a path without `*` and `?` is itself.

@@ -21,11 +21,11 @@ use serde_json::{Map, Value};
 use self::asked::AskedSampler;
 use self::host::TuneHost;
 use self::print::Tuned;
-use self::trials::TrialFile;
+use self::trials::{OUTPUT, trial_file};
 use super::compare::{self, CompareEngine};
 use super::report_format::{self, Format};
 use super::{compiler_flags, function_flags, ledger_flags, replay_flags, verify};
-use crate::flags::{Access, Flag, Flags, Group, List, Refusal, read, time, with_devices, written};
+use crate::flags::{Flag, Flags, Group, List, Refusal, read, time, with_devices, written};
 use crate::output_file::OutputFile;
 use crate::report::Subject;
 use crate::{Invocation, Operands, Tool, devices, interrupts, kernel_recording};
@@ -49,7 +49,7 @@ pub const TUNE: Tool = Tool {
         what: "capture",
         form: "CAPTURE.ireereplay --function=NAME --space=SPACE.toml",
     },
-    groups: with_devices![&SEARCH, &CHECKS, &TIMING, &COMPILATION, &REPLAYS],
+    groups: with_devices![&SEARCH, &CHECKS, &TIMING, &host::COMPILATION, &REPLAYS],
     examples: &[
         (
             "Try all variants, and write the best",
@@ -116,13 +116,6 @@ const MAX_TIME: Flag<Option<Duration>> = Flag::parsed(
     "No trial begins after this time. Default: no limit.",
 );
 
-const OUTPUT: Flag<Option<PathBuf>> = Flag::path(
-    "output",
-    "Appends each trial to this file, as JSON on a line, as soon as it is known. Trials that the file has are not repeated.",
-)
-.short('o')
-.files(|path, _| path.iter().map(|path| Access::AppendResult.to(path)).collect());
-
 const BEST: Flag<Option<PathBuf>> = Flag::path(
     "best",
     "Writes the best variant to this file, unless it is slower than the captured kernel: a dispatch with its configuration, or a \
@@ -184,16 +177,6 @@ const TRIAL_TIME: Flag<Duration> = Flag::parsed(
 
 const TIMING: Group = Group { title: "Timing", flags: &[&CACHE, &compare::PRECISION, &TRIAL_TIME] };
 
-const COMPILATION: Group = Group {
-    title: "Compilation",
-    flags: &[
-        &compiler_flags::COMPILER,
-        &compiler_flags::NO_CACHE,
-        &compiler_flags::COMPILER_TIMEOUT,
-        &compiler_flags::COMPILER_MEMORY,
-    ],
-};
-
 const REPLAYS: Group = Group {
     title: "Replays",
     flags: &[&replay_flags::FILE_REMAP, &replay_flags::FILE_WRITES, &replay_flags::RECOVER],
@@ -248,7 +231,7 @@ fn search(invocation: &Invocation, worker: Option<&Worker>) -> Result<()> {
     let opened = devices::options(flags)?.open()?;
     let subject = Subject { capture: Some(&capture), devices: Some(&opened) };
     let header = invocation.header("rehal.tune.trial/1", subject)?;
-    let file = flags.get(&OUTPUT).map(|path| TrialFile::open(path, header)).transpose()?;
+    let file = flags.get(&OUTPUT).map(|path| trial_file(path, header)).transpose()?;
     let compiler = host::compiler(flags, &space)?;
     host::check_flags(&space, compiler.as_ref())?;
     let mut options = SearchOptions::default();

@@ -613,3 +613,93 @@ impl Observer for Follower<'_> {
         self.reply()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rehal_hal::{BufferParams, transfer};
+    use rehal_local::LocalSync;
+    use rehal_local::executable::Plugins;
+    use rehal_replay::{AccessKind, AccessedRange, Plan, PlanOptions, ReplayOptions};
+
+    use super::*;
+
+    /// How something is bound, how many bytes, and whether they change.
+    type Bound = (AccessKind, u64, bool);
+
+    /// A dispatch with these bindings. Ranges cannot be made, so that it begins with one of another dispatch.
+    fn tracked(range: AccessedRange<'_>, bindings: &[Bound]) -> ChangeTracker {
+        let device = LocalSync::create(Plugins::default());
+        let buffer = |_| device.allocate_buffer(BufferParams::default(), 256).unwrap();
+        let buffers: Vec<Buffer> = bindings.iter().map(buffer).collect();
+        let ranges = bindings.iter().zip(&buffers).zip(1..).map(|((bound, buffer), buffer_id)| {
+            let mut range = range;
+            (range.access, range.length, range.offset) = (bound.0, bound.1, 0);
+            (range.buffer, range.buffer_id) = (buffer, buffer_id);
+            range
+        });
+        let mut tracker = ChangeTracker::default();
+        tracker.begin(&ranges.collect::<Vec<_>>()).unwrap();
+        for (_, buffer) in bindings.iter().zip(&buffers).filter(|(bound, _)| bound.2) {
+            transfer::write(buffer, 64, &[0xa5; 64]).unwrap();
+        }
+        tracker.end().unwrap();
+        tracker
+    }
+
+    /// Calls a function with what the first dispatch of a capture binds.
+    struct First<F>(F);
+
+    impl<F: FnMut(AccessedRange<'_>)> Observer for First<F> {
+        fn wants_operations(&self) -> bool {
+            true
+        }
+
+        fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+            let Some(range) = operation.bindings().first() else { return Ok(ControlFlow::Continue(())) };
+            self.0(*range);
+            Ok(ControlFlow::Break(()))
+        }
+    }
+
+    /// Without this test, a binding that only one of two captures writes may pass as the same.
+    #[test]
+    fn bindings_that_one_capture_writes_are_not_the_same() {
+        use AccessKind::{Binds, Reads};
+        const READ: Bound = (Reads, 128, false);
+        const BOUND: Bound = (Binds, 128, false);
+        const WRITTEN: Bound = (Binds, 128, true);
+        const LONGER: Bound = (Binds, 192, true);
+        let only_own = Err("writes binding 1, and only reads it in the other capture".to_owned());
+        let only_other = Err("only reads binding 1, which it writes in the other capture".to_owned());
+        let lengths = Err("has 192 bytes in binding 1, and 128 in the other capture".to_owned());
+        // Of the expected side and of the verified one; the ordinals of the pairs.
+        let cases: [([_; 2], [_; 2], Result<Vec<u32>, String>); 8] = [
+            ([WRITTEN, WRITTEN], [WRITTEN, WRITTEN], Ok(vec![0, 1])),
+            ([WRITTEN, READ], [WRITTEN, READ], Ok(vec![0])),
+            ([WRITTEN, READ], [WRITTEN, BOUND], Ok(vec![0])),
+            ([WRITTEN, BOUND], [WRITTEN, READ], Ok(vec![0])),
+            ([WRITTEN, BOUND], [BOUND, WRITTEN], Ok(vec![0, 1])),
+            ([WRITTEN, READ], [WRITTEN, WRITTEN], only_own),
+            ([WRITTEN, WRITTEN], [WRITTEN, READ], only_other),
+            ([WRITTEN, WRITTEN], [WRITTEN, LONGER], lengths),
+        ];
+        let mut case_count = 0;
+        let compare = |range: AccessedRange<'_>| {
+            for (expected, actual, outcome) in &cases {
+                let (expected_side, actual_side) = (tracked(range, expected), tracked(range, actual));
+                let ordinals = counterparts(&expected_side, &actual_side).map(|pairs| {
+                    assert!(pairs.iter().all(|(other, own)| other.binding == own.binding));
+                    pairs.iter().map(|(_, own)| own.binding).collect::<Vec<_>>()
+                });
+                assert_eq!(ordinals, *outcome, "{expected:?} {actual:?}");
+                case_count += 1;
+            }
+        };
+        let path = testing::fixtures().join("captures/add4.add.local-sync.ireereplay");
+        let plan = Plan::compile(std::fs::read(path).unwrap(), PlanOptions::default()).unwrap();
+        let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
+        let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+        replay.run(&mut [&mut First(compare)]).unwrap();
+        assert_eq!(case_count, cases.len());
+    }
+}

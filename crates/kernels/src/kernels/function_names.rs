@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use rehal_base::{Error, Remedy, Result, glob};
-use rehal_replay::{ExecutableNames, Named, Plan};
+use rehal_replay::{ExecutableNames, Named, Plan, Selector, Substitution};
 
 use super::observed::alike;
 
@@ -85,6 +85,20 @@ impl FunctionNames {
             Some(name) => Ok(name.to_owned()),
             None => Err(super::observed::no_function(wanted, self.all.iter().cloned())),
         }
+    }
+
+    /// Selects the functions of substitutions by their names, if they are named by a part or a pattern. Returns
+    /// the errors of names that are not those of functions, which executables may have.
+    pub fn resolve(&self, substitutions: &mut [Substitution]) -> Vec<Error> {
+        let mut unresolved = Vec::new();
+        for it in substitutions {
+            let Selector::Name(name) = &mut it.selector else { continue };
+            match self.one(Some(name)) {
+                Ok(function) => *name = function,
+                Err(error) => unresolved.push(error),
+            }
+        }
+        unresolved
     }
 
     /// The function that the record dispatches.

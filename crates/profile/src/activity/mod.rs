@@ -5,6 +5,7 @@
 
 mod builder;
 mod bundle;
+mod columns;
 mod memory;
 mod submissions;
 #[cfg(test)]
@@ -12,6 +13,7 @@ mod tests;
 
 pub use builder::{Builder, MAX_LANES, Span};
 pub use bundle::of_bundle;
+pub use columns::{ActivityColumns, Column, GraphColumns, OperationNames, SessionText, text};
 
 use std::borrow::Cow;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode, listed};
 use rehal_devices::{DeviceOptions, DeviceSpec, driver_of_format, drivers, executable_functions};
 use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, FunctionInfo};
-use rehal_kernels::{ExecutableSource, LoadOptions, LoadedExecutable};
+use rehal_kernels::{CodeFunction, ExecutableSource, LoadOptions, LoadedExecutable};
 use rehal_local::executable::infer_format;
 use rehal_local::executable::link::{ElfLibrary, OtherFunction, OtherImage, loads_alike, replace_functions};
 use rehal_modules::hal;
@@ -66,6 +66,31 @@ impl ModuleExecutable {
             });
         }
         Ok(executables)
+    }
+
+    /// The functions of the executables of a module whose code can be disassembled, or of the executable of
+    /// this number. Executables for other machines are left out, unless there are no others.
+    pub fn code_functions(module: &ModuleFile, wanted: Option<u64>) -> Result<Vec<CodeFunction>> {
+        let (mut all, mut failed) = (Vec::new(), None);
+        for executable in Self::list(module)? {
+            let (number, code) = (executable.number, executable.code(module));
+            let is_code = FileKind::from_head(code).is_some_and(FileKind::is_code);
+            if !is_code || wanted.is_some_and(|wanted| wanted != number) {
+                continue;
+            }
+            let format = Some(&*executable.format).filter(|it| !it.is_empty());
+            match CodeFunction::list(format, code) {
+                Ok(functions) => all.extend(functions),
+                Err(error) => failed = failed.or(Some(error.context(format!("executable {number}")))),
+            }
+        }
+        match (all.is_empty(), failed) {
+            (true, Some(error)) => Err(error),
+            (true, None) => Err(Error::not_found("the module has no such machine code or SPIR-V").advise(
+                "its VM program is printed by rehal dump-module, and its executables by rehal executables",
+            )),
+            _ => Ok(all),
+        }
     }
 
     /// Its code.

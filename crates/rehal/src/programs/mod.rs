@@ -5,8 +5,10 @@
 
 mod calls;
 mod counts;
+mod dispatch_statistics;
 mod executables;
 mod instruments;
+mod listing;
 mod modules;
 mod options;
 mod pending;
@@ -29,7 +31,9 @@ use rehal_values::{Scalar, TensorType};
 use rehal_vm::{Argument, Context, Module, Value, ValueKind};
 
 pub use calls::{Batch, Calls, PreparedBatch};
+pub use dispatch_statistics::DispatchStatistics;
 pub use executables::{ModuleExecutable, SubstitutedExecutable, replaced_functions, substitute_executables};
+pub use listing::{ListedExecutable, ListedFunction};
 pub use modules::ProgramModule;
 pub use options::{
     ModuleMode, ModuleSource, ParameterFile, ParameterOptions, ProgramOptions, RecordingOptions,

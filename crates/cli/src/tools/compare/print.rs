@@ -1,4 +1,4 @@
-//! Comparisons as text and as JSON.
+//! Comparisons as text.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -6,17 +6,12 @@ use std::fmt::Write;
 use rehal_base::plural;
 use rehal_judge::stats::Interval;
 use rehal_judge::{
-    Clock, CompareOptions, Comparison, ComparisonReport, Conditions, Judgment, PartTiming, ShapeTiming,
-    Statistic, Timing, Verification, time,
+    Clock, CompareOptions, Comparison, Conditions, Judgment, PartTiming, ShapeTiming, Statistic, Timing,
+    Verification, time,
 };
-use serde::{Serialize, Serializer};
-use serde_json::Value;
 
 use super::candidates::Candidate;
-use super::report::{CandidateReport, Outcome};
 use crate::output::escaped;
-use crate::report::Report;
-use crate::table::{Column, Layout, Table};
 use crate::tools::verify;
 
 /// The verdict on the same code, byte for byte.
@@ -244,14 +239,6 @@ pub(in crate::tools) fn machine(conditions: &Conditions) -> String {
     format!("{frequency}, steal time {steal}, other processes {others}, migrations {migrations}")
 }
 
-/// A line for each replacement, the best first.
-fn table(function: &str, reports: &[CandidateReport], layout: Layout) -> String {
-    let columns = [Column::left("replacement").untitled(), Column::left("outcome").untitled()];
-    let mut table = Table::new("", columns);
-    reports.iter().for_each(|it| table.row([it.name.clone(), it.summary.clone()]));
-    format!("{} replacements of {}\n{}", reports.len(), escaped(function), table.text(layout))
-}
-
 /// A comparison in a line.
 pub(super) fn summary(comparison: &Comparison) -> String {
     if !comparison.is_right() {
@@ -280,82 +267,6 @@ fn difference(comparison: &Comparison) -> String {
         .or_else(verified)
         .or_else(memory)
         .unwrap_or_default()
-}
-
-/// The report of several replacements, or of one.
-#[derive(Serialize)]
-pub(super) struct Compared<'a> {
-    pub function: &'a str,
-    #[serde(rename = "candidates", serialize_with = "objects")]
-    pub reports: &'a [CandidateReport],
-}
-
-fn objects<S: Serializer>(reports: &[CandidateReport], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(reports.iter().map(|it| &it.object))
-}
-
-impl Report for Compared<'_> {
-    const SCHEMA: &'static str = ComparisonReport::SCHEMA;
-    const IS_ON_A_LINE: bool = true;
-
-    fn text(&self, layout: Layout) -> String {
-        match self.reports {
-            [only] => match only.outcome {
-                Outcome::Right | Outcome::Wrong => layout.wrap(&only.text),
-                Outcome::Crashed | Outcome::TimedOut | Outcome::CannotTell => {
-                    layout.wrap(&format!("{}  {}\n", only.name, only.summary))
-                }
-                // What it failed with is on standard error.
-                Outcome::Failed => String::new(),
-            },
-            all => table(self.function, all, layout),
-        }
-    }
-}
-
-/// A replacement in the JSON report.
-#[derive(Serialize)]
-struct Row<'a> {
-    path: &'a str,
-    outcome: &'static str,
-    is_slower: Option<bool>,
-    /// `None` if it was compared; the fields below are `None` if it was not.
-    error: Option<&'a str>,
-    #[serde(flatten)]
-    comparison: ComparisonReport<'a>,
-}
-
-impl Row<'_> {
-    /// The row as a part of a message.
-    fn value(&self) -> Value {
-        // Its keys are strings, and numbers that JSON does not have are null.
-        serde_json::to_value(self).unwrap_or_default()
-    }
-}
-
-/// The row of a replacement that was compared.
-pub(super) fn row(candidate: &Candidate, comparison: &Comparison) -> Value {
-    let is_right = comparison.is_right();
-    let row = Row {
-        path: &name(candidate),
-        outcome: if is_right { Outcome::Right } else { Outcome::Wrong }.name(),
-        is_slower: if is_right { comparison.is_slower() } else { None },
-        error: None,
-        comparison: ComparisonReport::from_comparison(comparison),
-    };
-    row.value()
-}
-
-/// The row of a replacement that could not be compared.
-pub(super) fn row_without_result(path: &str, outcome: Outcome, error: &str) -> Value {
-    let row = Row {
-        path,
-        outcome: outcome.name(),
-        is_slower: None,
-        error: Some(error),
-        comparison: ComparisonReport::default(),
-    };
-    row.value()
 }
 
 pub(super) fn name(candidate: &Candidate) -> String {

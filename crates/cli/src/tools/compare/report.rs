@@ -4,12 +4,16 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use rehal_base::{Advice, Error, Remedy, StatusCode};
-use rehal_judge::Comparison;
+use rehal_judge::{Comparison, ComparisonReport};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::candidates::Candidate;
 use super::print;
 use crate::advice;
+use crate::output::escaped;
+use crate::report::Report;
+use crate::table::{Column, Layout, Table};
 
 /// The outcome of a comparison; the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,7 +78,7 @@ impl CandidateReport {
             name: print::name(candidate),
             summary: print::summary(&comparison),
             text,
-            object: print::row(candidate, &comparison),
+            object: row(candidate, &comparison),
             comparison: Some(comparison),
             says_nothing: false,
             is_not_found: false,
@@ -129,7 +133,7 @@ impl CandidateReport {
 
     fn without_result(outcome: Outcome, candidate: &Candidate, why: &str, text: String) -> Self {
         let name = print::name(candidate);
-        let object = print::row_without_result(&name, outcome, &text);
+        let object = row_without_result(&name, outcome, &text);
         let summary = format!("{}: {why}", outcome.name().replace('_', " "));
         Self {
             outcome,
@@ -150,6 +154,90 @@ impl CandidateReport {
         let ratio = |it: &Self| it.ratio.filter(|_| it.outcome == Outcome::Right).unwrap_or(f64::INFINITY);
         self.outcome.cmp(&other.outcome).then(ratio(self).total_cmp(&ratio(other)))
     }
+}
+
+/// The report of several replacements, or of one.
+#[derive(Serialize)]
+pub(super) struct Compared<'a> {
+    pub function: &'a str,
+    #[serde(rename = "candidates", serialize_with = "objects")]
+    pub reports: &'a [CandidateReport],
+}
+
+fn objects<S: Serializer>(reports: &[CandidateReport], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(reports.iter().map(|it| &it.object))
+}
+
+impl Report for Compared<'_> {
+    const SCHEMA: &'static str = ComparisonReport::SCHEMA;
+    const IS_ON_A_LINE: bool = true;
+
+    fn text(&self, layout: Layout) -> String {
+        match self.reports {
+            [only] => match only.outcome {
+                Outcome::Right | Outcome::Wrong => layout.wrap(&only.text),
+                Outcome::Crashed | Outcome::TimedOut | Outcome::CannotTell => {
+                    layout.wrap(&format!("{}  {}\n", only.name, only.summary))
+                }
+                // What it failed with is on standard error.
+                Outcome::Failed => String::new(),
+            },
+            all => table(self.function, all, layout),
+        }
+    }
+}
+
+/// A replacement in the JSON report.
+#[derive(Serialize)]
+struct Row<'a> {
+    path: &'a str,
+    outcome: &'static str,
+    is_slower: Option<bool>,
+    /// `None` if it was compared; the fields below are `None` if it was not.
+    error: Option<&'a str>,
+    #[serde(flatten)]
+    comparison: ComparisonReport<'a>,
+}
+
+impl Row<'_> {
+    /// The row as a part of a message.
+    fn value(&self) -> Value {
+        // Its keys are strings, and numbers that JSON does not have are null.
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+/// The row of a replacement that was compared.
+fn row(candidate: &Candidate, comparison: &Comparison) -> Value {
+    let is_right = comparison.is_right();
+    let row = Row {
+        path: &print::name(candidate),
+        outcome: if is_right { Outcome::Right } else { Outcome::Wrong }.name(),
+        is_slower: if is_right { comparison.is_slower() } else { None },
+        error: None,
+        comparison: ComparisonReport::from_comparison(comparison),
+    };
+    row.value()
+}
+
+/// The row of a replacement that could not be compared.
+fn row_without_result(path: &str, outcome: Outcome, error: &str) -> Value {
+    let row = Row {
+        path,
+        outcome: outcome.name(),
+        is_slower: None,
+        error: Some(error),
+        comparison: ComparisonReport::default(),
+    };
+    row.value()
+}
+
+/// A line for each replacement, the best first.
+fn table(function: &str, reports: &[CandidateReport], layout: Layout) -> String {
+    let columns = [Column::left("replacement").untitled(), Column::left("outcome").untitled()];
+    let mut table = Table::new("", columns);
+    reports.iter().for_each(|it| table.row([it.name.clone(), it.summary.clone()]));
+    format!("{} replacements of {}\n{}", reports.len(), escaped(function), table.text(layout))
 }
 
 /// The exit status for several replacements.

@@ -1,5 +1,6 @@
 //! The command lines that measure exported kernels.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use rehal_kernels::{DispatchFile, Kernel};
@@ -18,6 +19,9 @@ pub(super) struct Command {
     /// How the command differs from the captured dispatch.
     pub limits: Vec<String>,
 }
+
+/// The commands that measure kernels by themselves, by the index of the kernel.
+pub(super) type Commands = BTreeMap<usize, Command>;
 
 /// Where kernels run.
 pub(super) struct Place {

@@ -13,7 +13,7 @@ use rehal_kernels::{DispatchFile, DispatchFiles, Kernel, KernelOptions, Kernels,
 use rehal_replay::{Replay, ReplayOptions, Slice, SliceOptions, SliceSet, SlicedRead};
 use serde::Serialize;
 
-use super::commands::{Command, Place};
+use super::commands::{Command, Commands, Place};
 use super::print::{Row, samples};
 use crate::interrupts;
 use crate::output_file::refuse_stdout;
@@ -21,9 +21,6 @@ use crate::report::{Header, write_json};
 
 /// Length of the function's name in the name of a file.
 const MAX_NAME: usize = 80;
-
-/// The commands that measure kernels by themselves, by the index of the kernel.
-pub(super) type Commands = BTreeMap<usize, Command>;
 
 /// The inputs of an export.
 pub(super) struct Export<'a> {

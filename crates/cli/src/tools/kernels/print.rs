@@ -8,9 +8,8 @@ use rehal_judge::{Clock, Interval, time};
 use rehal_kernels::{Kernel, KernelBinding, KernelProcessor, Kernels, Roofs};
 use serde::Serialize;
 
-use super::commands::Command;
-use super::export::Commands;
-use super::roof::{self, RoofFields, Sort};
+use super::commands::{Command, Commands};
+use super::roof::{self, RoofFields, Sort, optional};
 use crate::output::escaped;
 use crate::report::{Report, csv_field};
 use crate::table::{Column, Layout, Table};
@@ -67,7 +66,7 @@ impl<'a> List<'a> {
         let rows = kernels.kernels.iter().enumerate();
         let row = |(index, kernel)| Row::new(kernels, kernel, roofs, commands.get(&index));
         let mut rows: Vec<_> = rows.map(row).collect();
-        let sorted_by = roof::sort(&mut rows, roofs, sort);
+        let sorted_by = sort_rows(&mut rows, roofs, sort);
         Self {
             dispatch_count: kernels.dispatch_count,
             total_ns: kernels.total_ns,
@@ -382,13 +381,21 @@ pub(super) fn csv(list: &List<'_>) -> String {
     text
 }
 
+/// Sorts rows; returns by what.
+fn sort_rows(rows: &mut [Row<'_>], roofs: &Roofs, by: Sort) -> Sort {
+    if by == Sort::Time || !roofs.is_measured() {
+        return Sort::Time;
+    }
+    // All of a time may be above a roof that is unknown.
+    let above =
+        |row: &Row<'_>| row.roof.above_roof_ns.or(row.kernel.time_ns.map(|it| it as f64)).unwrap_or(0.0);
+    rows.sort_by(|one, other| above(other).total_cmp(&above(one)));
+    Sort::AboveRoof
+}
+
 fn share(kernels: &Kernels, kernel: &Kernel) -> Option<f64> {
     let (time, total) = (kernel.time_ns?, kernels.total_ns?);
     (total != 0).then(|| time as f64 / total as f64)
-}
-
-pub(super) fn optional<T: ToString>(value: Option<T>) -> String {
-    value.map_or_else(String::new, |value| value.to_string())
 }
 
 #[cfg(test)]

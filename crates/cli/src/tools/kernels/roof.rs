@@ -4,7 +4,6 @@ use rehal_judge::time;
 use rehal_kernels::{BytesSource, Kernel, KernelRoof, Roofs};
 use serde::Serialize;
 
-use super::print::{Row, optional};
 use crate::table::Column;
 
 /// The key that kernels are sorted by.
@@ -24,7 +23,7 @@ pub(super) struct RoofFields {
     /// The part of the time that the roof is.
     roof_share: Option<f64>,
     /// The time of all dispatches above the roof.
-    above_roof_ns: Option<f64>,
+    pub above_roof_ns: Option<f64>,
     roof_limit: Option<String>,
     roof_threads: Option<usize>,
     bytes: Option<u64>,
@@ -43,18 +42,6 @@ pub(super) const LEGEND: &str = "of roof: the least time in which the device pas
 
 pub(super) const CSV_FIELDS: &str =
     "roof_ns,roof_share,above_roof_ns,roof_limit,roof_threads,bytes,bytes_from,operations,operations_from";
-
-/// Sorts rows; returns by what.
-pub(super) fn sort(rows: &mut [Row<'_>], roofs: &Roofs, by: Sort) -> Sort {
-    if by == Sort::Time || !roofs.is_measured() {
-        return Sort::Time;
-    }
-    // All of a time may be above a roof that is unknown.
-    let above =
-        |row: &Row<'_>| row.roof.above_roof_ns.or(row.kernel.time_ns.map(|it| it as f64)).unwrap_or(0.0);
-    rows.sort_by(|one, other| above(other).total_cmp(&above(one)));
-    Sort::AboveRoof
-}
 
 /// The words on the order in the header of the list.
 pub(super) fn header(by: Sort, date: Option<&str>) -> String {
@@ -110,4 +97,9 @@ impl RoofFields {
             optional(self.operations_from),
         ]
     }
+}
+
+/// A field of CSV, empty if the value is not known.
+pub(super) fn optional<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
 }

@@ -3,18 +3,18 @@
 use std::fmt::Write;
 
 use rehal_base::plural;
-use rehal_judge::stats::Interval;
-use rehal_judge::{TimingVerdict, time};
-use serde::Serialize;
+use rehal_judge::{
+    ChangeVerdict, FunctionChange, FunctionTotals, Interval, ProfileComparison, ProfileSide, TimingVerdict,
+    time,
+};
 
-use super::comparison::{Change, Comparison, Side, Times, Verdict};
 use crate::output::escaped;
 use crate::report::{Report, csv_field};
 use crate::table::{Column, Layout, Table};
 
 /// The comparison for people.
-fn text(comparison: &Comparison, layout: Layout) -> String {
-    let Comparison { before, after, changes, .. } = comparison;
+fn text(comparison: &ProfileComparison, layout: Layout) -> String {
+    let ProfileComparison { before, after, changes, .. } = comparison;
     let mut text = String::new();
     for (label, side) in [("before", before), ("after ", after)] {
         let _ = writeln!(
@@ -23,18 +23,20 @@ fn text(comparison: &Comparison, layout: Layout) -> String {
             paths(side),
             time(side.total_ns),
             plural(side.dispatch_count, "dispatch"),
-            plural(side.function_count() as u64, "function")
+            plural(side.function_count as u64, "function")
         );
     }
     text.push_str(&counts(comparison));
-    let _ = writeln!(text, "all     {}", weight(comparison, comparison.total_ns()));
+    let _ = writeln!(text, "all     {}", weight(comparison, comparison.change_ns));
     if changes.is_empty() {
         return layout.wrap(&text);
     }
     let has_counts = !comparison.has_common_counts();
     if has_counts {
-        let of_means = comparison.total_ns() - comparison.count_ns();
-        let parts = [("the numbers of dispatches", comparison.count_ns()), ("their mean times", of_means)];
+        let parts = [
+            ("the numbers of dispatches", comparison.count_change_ns),
+            ("their mean times", comparison.mean_change_ns),
+        ];
         let parts = parts.map(|(what, ns)| format!("{} by {what}", weight(comparison, ns)));
         let _ = writeln!(text, "        {}", parts.join(", "));
     }
@@ -57,7 +59,7 @@ fn text(comparison: &Comparison, layout: Layout) -> String {
 }
 
 /// The profiles of a side: of several, their number and the first.
-fn paths(side: &Side) -> String {
+fn paths(side: &ProfileSide) -> String {
     match &side.paths[..] {
         [only] => escaped(only),
         paths => format!("{} ({}, ...)", plural(paths.len() as u64, "profile"), escaped(&paths[0])),
@@ -65,9 +67,9 @@ fn paths(side: &Side) -> String {
 }
 
 /// What was done about different numbers of dispatches.
-fn counts(comparison: &Comparison) -> String {
-    let Comparison { before, after, common_factor, .. } = comparison;
-    let count_factor = comparison.count_factor();
+fn counts(comparison: &ProfileComparison) -> String {
+    let ProfileComparison { before, after, common_factor, .. } = comparison;
+    let count_factor = comparison.count_factor;
     if count_factor != 1.0 {
         let which = match comparison.has_common_counts() {
             true => "all functions",
@@ -96,10 +98,10 @@ fn factor(factor: f64) -> String {
 }
 
 /// What the verdicts and the intervals mean.
-fn notes(changes: &[Change]) -> String {
-    let unknown = changes.iter().filter(|it| it.verdict == Verdict::Judged(TimingVerdict::CannotTell));
+fn notes(changes: &[FunctionChange]) -> String {
+    let unknown = changes.iter().filter(|it| it.verdict == ChangeVerdict::Judged(TimingVerdict::CannotTell));
     let (with, without): (Vec<_>, Vec<_>) = unknown.partition(|it| it.ratio_interval.is_some());
-    let functions = |of: &[&Change]| plural(of.len() as u64, "function");
+    let functions = |of: &[&FunctionChange]| plural(of.len() as u64, "function");
     let mut text = String::new();
     if !with.is_empty() {
         let _ =
@@ -121,12 +123,12 @@ fn notes(changes: &[Change]) -> String {
     text
 }
 
-fn row(comparison: &Comparison, change: &Change, has_counts: bool) -> Vec<String> {
-    let median = |times: Option<Times>| times.map_or_else(|| "-".into(), |it| time(it.median_ns));
+fn row(comparison: &ProfileComparison, change: &FunctionChange, has_counts: bool) -> Vec<String> {
+    let median = |times: Option<FunctionTotals>| times.map_or_else(|| "-".into(), |it| time(it.median_ns));
     let counts = match (change.before, change.after) {
         (Some(before), Some(after)) if before.count == after.count => before.count.to_string(),
         (before, after) => {
-            let count = |times: Option<Times>| times.map_or(0, |times| times.count);
+            let count = |times: Option<FunctionTotals>| times.map_or(0, |times| times.count);
             format!("{} -> {}", count(before), count(after))
         }
     };
@@ -139,9 +141,9 @@ fn row(comparison: &Comparison, change: &Change, has_counts: bool) -> Vec<String
         rehal_profile::times::TimedBy::Host => change.name.clone(),
         rehal_profile::times::TimedBy::Device => format!("{} (device)", change.name),
     };
-    let mut cells = vec![weight(comparison, change.total_ns())];
+    let mut cells = vec![weight(comparison, change.change_ns)];
     if has_counts {
-        cells.extend([added(change), signed_time(change.mean_ns)]);
+        cells.extend([added(change), signed_time(change.mean_change_ns)]);
     }
     cells.extend([
         ratio,
@@ -156,20 +158,20 @@ fn row(comparison: &Comparison, change: &Change, has_counts: bool) -> Vec<String
 }
 
 /// The dispatches that the factor does not explain, with their time.
-fn added(change: &Change) -> String {
+fn added(change: &FunctionChange) -> String {
     match change.added_count {
         0.0 => "-".into(),
-        count => format!("{} ({count:+.0})", signed_time(change.count_ns)),
+        count => format!("{} ({count:+.0})", signed_time(change.count_change_ns)),
     }
 }
 
 /// A change with its part of the whole.
-fn weight(comparison: &Comparison, change_ns: f64) -> String {
+fn weight(comparison: &ProfileComparison, change_ns: f64) -> String {
     signed_time(change_ns) + &share(comparison, change_ns)
 }
 
 /// A change as a fraction of the time of all dispatches before, as often as after, if that is not zero.
-fn share(comparison: &Comparison, change_ns: f64) -> String {
+fn share(comparison: &ProfileComparison, change_ns: f64) -> String {
     match comparison.scaled_before_ns() {
         total if total > 0.0 => format!(" ({:+.1} %)", change_ns / total * 100.0),
         _ => String::new(),
@@ -181,92 +183,17 @@ fn signed_time(ns: f64) -> String {
     format!("{sign}{}", time(ns))
 }
 
-/// The report: the comparison with what its JSON has.
-#[derive(Serialize)]
-pub(super) struct Compared<'a> {
-    before: ComparedSide<'a>,
-    after: ComparedSide<'a>,
-    count_factor: f64,
-    change_ns: f64,
-    count_change_ns: f64,
-    mean_change_ns: f64,
-    raw_change_ns: f64,
-    intervals_cover: &'static str,
-    functions: Vec<Function<'a>>,
-    #[serde(skip)]
-    comparison: &'a Comparison,
-}
-
-#[derive(Serialize)]
-struct ComparedSide<'a> {
-    paths: &'a [String],
-    function_count: usize,
-    dispatch_count: u64,
-    total_ns: f64,
-}
-
-#[derive(Serialize)]
-struct Function<'a> {
-    name: &'a str,
-    timed_by: &'static str,
-    verdict: &'static str,
-    change_ns: f64,
-    count_change_ns: f64,
-    mean_change_ns: f64,
-    raw_change_ns: f64,
-    ratio: Option<f64>,
-    ratio_interval: Option<Interval>,
-    before: Option<Times>,
-    after: Option<Times>,
-}
-
-impl<'a> Compared<'a> {
-    pub(super) fn new(comparison: &'a Comparison) -> Self {
-        let side = |side: &'a Side| ComparedSide {
-            paths: &side.paths,
-            function_count: side.function_count(),
-            dispatch_count: side.dispatch_count,
-            total_ns: side.total_ns,
-        };
-        let functions = comparison.changes.iter().map(|change| Function {
-            name: &change.name,
-            timed_by: change.timed_by.name(),
-            verdict: change.verdict.name(),
-            change_ns: change.total_ns(),
-            count_change_ns: change.count_ns,
-            mean_change_ns: change.mean_ns,
-            raw_change_ns: change.raw_total_ns(),
-            ratio: change.ratio,
-            ratio_interval: change.ratio_interval,
-            before: change.before,
-            after: change.after,
-        });
-        Self {
-            before: side(&comparison.before),
-            after: side(&comparison.after),
-            count_factor: comparison.count_factor(),
-            change_ns: comparison.total_ns(),
-            count_change_ns: comparison.count_ns(),
-            mean_change_ns: comparison.total_ns() - comparison.count_ns(),
-            raw_change_ns: comparison.after.total_ns - comparison.before.total_ns,
-            intervals_cover: "variation between the profiles of a side",
-            functions: functions.collect(),
-            comparison,
-        }
-    }
-}
-
-impl Report for Compared<'_> {
+impl Report for ProfileComparison {
     const SCHEMA: &'static str = "rehal.profile.compare/1";
     const IS_ON_A_LINE: bool = false;
 
     fn text(&self, layout: Layout) -> String {
-        text(self.comparison, layout)
+        text(self, layout)
     }
 }
 
 /// The comparison as CSV (RFC 4180), with empty fields for what is not known.
-pub(super) fn csv(comparison: &Comparison) -> String {
+pub(super) fn csv(comparison: &ProfileComparison) -> String {
     let mut text = String::from(
         "name,timed_by,verdict,change_ns,count_change_ns,mean_change_ns,raw_change_ns,ratio,ratio_low,ratio_high,before_count,before_total_ns,before_mean_ns,\
          before_median_ns,after_count,after_total_ns,after_mean_ns,after_median_ns\n",
@@ -279,10 +206,10 @@ pub(super) fn csv(comparison: &Comparison) -> String {
             csv_field(&change.name),
             change.timed_by.name().into(),
             change.verdict.name().into(),
-            change.total_ns().to_string(),
-            change.count_ns.to_string(),
-            change.mean_ns.to_string(),
-            change.raw_total_ns().to_string(),
+            change.change_ns.to_string(),
+            change.count_change_ns.to_string(),
+            change.mean_change_ns.to_string(),
+            change.raw_change_ns.to_string(),
             number(change.ratio),
         ];
         fields.extend(ends(change.ratio_interval));
@@ -317,8 +244,8 @@ mod tests {
             thread_time_ns: 2.0,
         };
         let printed = |functions: &[FunctionTimes]| {
-            let side = || Side::new(vec![("a\u{1b}".into(), functions.to_vec())]);
-            text(&Comparison::from_sides(side(), side(), 0.03), Layout::PIPE)
+            let side = || ProfileSide::new(vec![("a\u{1b}".into(), functions.to_vec())]);
+            text(&ProfileComparison::from_sides(side(), side(), 0.03), Layout::PIPE)
         };
         let one = printed(&[function("f")]);
         assert!(one.starts_with("before  a\\u{1b}: 2.00 ns in 1 dispatch, 1 function\n"), "{one}");
@@ -337,10 +264,10 @@ mod tests {
             times_ns,
         };
         let printed = |before, after| {
-            let sides =
-                [("a", before), ("b", after)].map(|(path, it)| Side::new(vec![(path.into(), vec![it])]));
+            let sides = [("a", before), ("b", after)]
+                .map(|(path, it)| ProfileSide::new(vec![(path.into(), vec![it])]));
             let [before, after] = sides;
-            text(&Comparison::from_sides(before, after, 0.03), Layout::PIPE)
+            text(&ProfileComparison::from_sides(before, after, 0.03), Layout::PIPE)
         };
         let (fifty, hundred) = (vec![10.0; 50], vec![8.0; 100]);
         let scaled = printed(function("f", fifty.clone()), function("f", hundred));
@@ -350,9 +277,10 @@ mod tests {
         let same = printed(function("f", fifty.clone()), function("f", fifty.clone()));
         assert!(!same.contains("counts "), "{same}");
         let sides = [("a", vec![10.0; 50], vec![10.0; 60]), ("b", vec![10.0; 100], vec![10.0; 20])];
-        let [before, after] = sides
-            .map(|(path, f, g)| Side::new(vec![(path.into(), vec![function("f", f), function("g", g)])]));
-        let apart = text(&Comparison::from_sides(before, after, 0.03), Layout::PIPE);
+        let [before, after] = sides.map(|(path, f, g)| {
+            ProfileSide::new(vec![(path.into(), vec![function("f", f), function("g", g)])])
+        });
+        let apart = text(&ProfileComparison::from_sides(before, after, 0.03), Layout::PIPE);
         assert!(
             apart.contains("counts  the numbers of dispatches differ, by no factor in common"),
             "{apart}"
@@ -364,9 +292,12 @@ mod tests {
         assert!(apart.contains("+500 ns (+50)") && apart.contains("-400 ns (-40)"), "{apart}");
         // One is renamed: the others, with most of the time, were dispatched as often.
         let renamed = |name: &str| {
-            Side::new(vec![("a".into(), vec![function("f", vec![10.0; 50]), function(name, vec![1.0; 50])])])
+            ProfileSide::new(vec![(
+                "a".into(),
+                vec![function("f", vec![10.0; 50]), function(name, vec![1.0; 50])],
+            )])
         };
-        let renamed = text(&Comparison::from_sides(renamed("g"), renamed("h"), 0.03), Layout::PIPE);
+        let renamed = text(&ProfileComparison::from_sides(renamed("g"), renamed("h"), 0.03), Layout::PIPE);
         let counts =
             "counts  the numbers of dispatches of some functions differ: what they changed is apart\n";
         assert!(renamed.contains(counts), "{renamed}");
@@ -389,10 +320,10 @@ mod tests {
                     functions.collect(),
                 )
             };
-            Side::new((0..8).map(profile).collect())
+            ProfileSide::new((0..8).map(profile).collect())
         };
         let after = side("after", 123.4);
-        let comparison = Comparison::from_sides(side("before", 1.0), after, 0.05);
+        let comparison = ProfileComparison::from_sides(side("before", 1.0), after, 0.05);
         let text = text(&comparison, Layout::of_width(80));
         let long = text.lines().find(|line| line.chars().count() > 80);
         assert_eq!(long, None, "{text}");

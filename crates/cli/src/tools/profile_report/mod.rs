@@ -1,10 +1,9 @@
 //! `rehal profile report`: a page that shows a profile or a capture.
 //!
-//! `data.rs` encodes the events as JSON with columns of numbers, `page.rs` fills the template; style and
+//! Events are JSON with columns of numbers, and `page.rs` fills the template; style and
 //! script are files of our own (`page/`). The page has a content security policy by which nothing is loaded
 //! and only this script runs, and the script creates text nodes only, so that names in captures stay text.
 
-mod data;
 mod page;
 
 use std::collections::HashMap;
@@ -12,13 +11,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use rehal::capture::BufferColumns;
 use rehal_base::{FileKind, Result};
 use rehal_devices::{ProfileFile, drivers};
 use rehal_hal::OptionSet;
 use rehal_kernels::function_costs;
-use rehal_profile::activity::{Activity, TrackKind};
+use rehal_profile::activity::{self, Activity, SessionText, TrackKind};
 
-use self::data::{Buffers, Page, Session};
+use self::page::{Page, PageFile, visible};
 use super::info;
 use crate::flags::{Flag, Group};
 use crate::output_file::{OUTPUT, OutputFile};
@@ -110,10 +110,10 @@ fn profile(options: &Options) -> Result<()> {
         notes,
         activity: (&activity).into(),
         graph: activity.submissions.as_slice().into(),
-        file: data::File::Profile {
+        file: PageFile::Profile {
             version: format!("{major}.{minor}"),
             size_bytes: profile.size_bytes(),
-            sessions: activity.sessions.iter().map(Session::from).collect(),
+            sessions: activity.sessions.iter().map(SessionText::from).collect(),
         },
     };
     options.output.write(|sink| page::write(&page, sink))
@@ -176,10 +176,10 @@ fn capture(options: &Options) -> Result<()> {
         notes,
         activity: (&shown.activity).into(),
         graph: shown.activity.submissions.as_slice().into(),
-        file: data::File::Capture {
-            buffers: Box::new(Buffers::from(shown.buffers.as_slice())),
-            costs: data::visible(costs),
-            contents: data::visible(contents),
+        file: PageFile::Capture {
+            buffers: Box::new(BufferColumns::from(shown.buffers.as_slice())),
+            costs: visible(costs),
+            contents: visible(contents),
         },
     };
     options.output.write(|sink| page::write(&page, sink))
@@ -213,5 +213,5 @@ fn activity_notes(activity: &Activity, options: &Options) -> Vec<String> {
 
 fn title(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str());
-    data::text(name.as_encoded_bytes())
+    activity::text(name.as_encoded_bytes())
 }

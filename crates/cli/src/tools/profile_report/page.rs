@@ -4,8 +4,11 @@ use std::io::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rehal::capture::BufferColumns;
 use rehal_base::{Error, Result};
+use rehal_profile::activity::{ActivityColumns, GraphColumns, SessionText, text};
 use serde::Serialize;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use crate::report::write_json;
@@ -25,6 +28,37 @@ const SCRIPT: [&str; 9] = [
     include_str!("page/filter.js"),
     include_str!("page/main.js"),
 ];
+
+/// The page of a profile, or of a capture.
+#[derive(Serialize)]
+pub(super) struct Page {
+    pub title: String,
+    pub notes: Vec<String>,
+    pub activity: ActivityColumns,
+    pub graph: GraphColumns,
+    #[serde(flatten)]
+    pub file: PageFile,
+}
+
+/// The part of a page that depends on the kind of the file.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub(super) enum PageFile {
+    Profile { version: String, size_bytes: u64, sessions: Vec<SessionText> },
+    Capture { buffers: Box<BufferColumns>, costs: Value, contents: Value },
+}
+
+/// `value` with every string as [`text`] shows it.
+pub(super) fn visible(value: Value) -> Value {
+    match value {
+        Value::String(string) => text(string.as_bytes()).into(),
+        Value::Array(values) => values.into_iter().map(visible).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(name, value)| (name, visible(value))).collect::<Map<_, _>>().into()
+        }
+        other => other,
+    }
+}
 
 /// Writes the page that shows `data`.
 pub(super) fn write(data: &impl Serialize, sink: &mut dyn Write) -> Result<()> {

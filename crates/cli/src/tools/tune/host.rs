@@ -10,16 +10,16 @@ use std::time::Duration;
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_build::{
     BaseKind, BuiltPoint, Compiler, CompilerOptions, KernelLibrary, Measured, PointSource, SearchEffort,
-    SearchHost, SearchSpace, Trial, TrialOutcome, build_kernel, check_kernel_flags, substitute_sources,
+    SearchHost, SearchSpace, Trial, TrialFile, TrialOutcome, build_kernel, check_kernel_flags,
+    substitute_sources,
 };
 use rehal_hal::NeededWorkgroups;
 use rehal_judge::{PartTiming, Timing, TimingVerdict};
 use rehal_replay::{CalledFunction, Code, Replacement, Selector, Substitution};
 use serde_json::{Map, Value};
 
-use super::print;
-use super::trials::TrialFile;
-use crate::flags::Flags;
+use super::{print, trials};
+use crate::flags::{Flags, Group};
 use crate::progress::Progress;
 use crate::table::quoted;
 use crate::tools::compare::{Candidate, CandidateReport, CompareEngine, Outcome, compare_candidate};
@@ -34,12 +34,22 @@ const RESULT_TIME: u32 = 4;
 /// A ratio beyond which the result is not timed more precisely.
 const FAR: f64 = 2.0;
 
+pub(super) const COMPILATION: Group = Group {
+    title: "Compilation",
+    flags: &[
+        &compiler_flags::COMPILER,
+        &compiler_flags::NO_CACHE,
+        &compiler_flags::COMPILER_TIMEOUT,
+        &compiler_flags::COMPILER_MEMORY,
+    ],
+};
+
 /// The compiler of a space of dispatches.
 pub(super) fn compiler(flags: &Flags, space: &SearchSpace) -> Result<Option<Compiler>> {
     match space.kind() {
         BaseKind::Dispatch => compiler_flags::compiler(flags).map(Some),
         BaseKind::Kernel(_) => {
-            let is_ignored = |name: &str| super::COMPILATION.flags.iter().any(|it| it.spec().name == name);
+            let is_ignored = |name: &str| COMPILATION.flags.iter().any(|it| it.spec().name == name);
             let Some(flag) = flags.settings(is_ignored).into_iter().next() else { return Ok(None) };
             let base = space.base().display();
             Err(Error::invalid_argument(format!(
@@ -292,7 +302,7 @@ impl SearchHost for TuneHost<'_> {
             });
         }
         match &self.file {
-            Some(file) if is_new && !self.says_nothing => file.append(trial),
+            Some(file) if is_new && !self.says_nothing => trials::append(file, trial),
             _ => Ok(()),
         }
     }

@@ -1,58 +1,33 @@
-//! The data of the page: JSON whose long lists of numbers are columns in base64.
+//! Activities as JSON whose long lists of numbers are columns in base64, for pages that draw them.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use rehal::capture::BufferSummary;
 use rehal_base::StatusCode;
-use rehal_profile::{
-    activity,
-    activity::{Axis, Event, Submission, TrackKind},
-};
 use serde::Serialize;
-use serde_json::{Map, Value};
 
-/// The ordinal or index of nothing.
-const NONE: u32 = u32::MAX;
-
-/// The page of a profile, or of a capture.
-#[derive(Serialize)]
-pub(super) struct Page {
-    pub title: String,
-    pub notes: Vec<String>,
-    pub activity: Activity,
-    pub graph: Graph,
-    #[serde(flatten)]
-    pub file: File,
-}
-
-/// What only one kind of file has.
-#[derive(Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-pub(super) enum File {
-    Profile { version: String, size_bytes: u64, sessions: Vec<Session> },
-    Capture { buffers: Box<Buffers>, costs: Value, contents: Value },
-}
+use super::{Activity, Axis, Event, Function, Series, Session, Submission, Track, TrackKind};
+use crate::layout::NONE;
 
 /// The events, tracks, names and series of an activity.
 #[derive(Serialize)]
-pub(super) struct Activity {
+pub struct ActivityColumns {
     axis: &'static str,
     omitted: u64,
     origin_ns: String,
-    tracks: Vec<Track>,
+    tracks: Vec<TrackColumns>,
     names: Vec<String>,
-    functions: Vec<Function>,
-    events: Events,
+    functions: Vec<FunctionColumns>,
+    events: EventColumns,
     /// The names of the known status codes of events.
     statuses: BTreeMap<String, &'static str>,
-    series: Vec<Series>,
+    series: Vec<SeriesColumns>,
 }
 
-impl From<&activity::Activity> for Activity {
-    fn from(activity: &activity::Activity) -> Self {
+impl From<&Activity> for ActivityColumns {
+    fn from(activity: &Activity) -> Self {
         Self {
             axis: match activity.axis {
                 Axis::Nanoseconds => "nanoseconds",
@@ -60,31 +35,31 @@ impl From<&activity::Activity> for Activity {
             },
             omitted: activity.omitted_count,
             origin_ns: activity.origin_ns.to_string(),
-            tracks: activity.tracks.iter().map(Track::from).collect(),
+            tracks: activity.tracks.iter().map(TrackColumns::from).collect(),
             names: activity.names.iter().map(|name| text(name)).collect(),
-            functions: activity.functions.iter().map(Function::from).collect(),
-            events: Events::from(activity.events.as_slice()),
+            functions: activity.functions.iter().map(FunctionColumns::from).collect(),
+            events: EventColumns::from(activity.events.as_slice()),
             statuses: statuses(&activity.events),
-            series: activity.series.iter().map(Series::from).collect(),
+            series: activity.series.iter().map(SeriesColumns::from).collect(),
         }
     }
 }
 
 #[derive(Serialize)]
-struct Function {
+struct FunctionColumns {
     name: u32,
     executable: String,
     ordinal: u32,
 }
 
-impl From<&activity::Function> for Function {
-    fn from(function: &activity::Function) -> Self {
+impl From<&Function> for FunctionColumns {
+    fn from(function: &Function) -> Self {
         Self { name: function.name, executable: function.executable.to_string(), ordinal: function.ordinal }
     }
 }
 
 #[derive(Serialize)]
-struct Series {
+struct SeriesColumns {
     device: Option<u32>,
     name: String,
     unit: &'static str,
@@ -92,8 +67,8 @@ struct Series {
     value: Column,
 }
 
-impl From<&activity::Series> for Series {
-    fn from(series: &activity::Series) -> Self {
+impl From<&Series> for SeriesColumns {
+    fn from(series: &Series) -> Self {
         Self {
             device: ordinal(series.device),
             name: text(&series.name),
@@ -104,16 +79,16 @@ impl From<&activity::Series> for Series {
     }
 }
 
-/// A session of a profile.
+/// A session of a profile, as text.
 #[derive(Serialize)]
-pub(super) struct Session {
+pub struct SessionText {
     id: String,
     name: String,
     status: String,
 }
 
-impl From<&activity::Session> for Session {
-    fn from(session: &activity::Session) -> Self {
+impl From<&Session> for SessionText {
+    fn from(session: &Session) -> Self {
         Self {
             id: session.id.to_string(),
             name: text(&session.name),
@@ -127,7 +102,7 @@ fn status_name(code: u32) -> String {
 }
 
 #[derive(Serialize)]
-struct Track {
+struct TrackColumns {
     kind: Cow<'static, str>,
     colored: bool,
     device: Option<u32>,
@@ -137,8 +112,8 @@ struct Track {
     timed_by: &'static str,
 }
 
-impl From<&activity::Track> for Track {
-    fn from(track: &activity::Track) -> Self {
+impl From<&Track> for TrackColumns {
+    fn from(track: &Track) -> Self {
         Self {
             kind: track.name(),
             // Events have colors by name, as dispatches have.
@@ -155,8 +130,8 @@ impl From<&activity::Track> for Track {
     }
 }
 
-/// What a page calls the queue of a track.
-fn queue(track: &activity::Track) -> String {
+/// The name of the queue of a track.
+fn queue(track: &Track) -> String {
     match track.kind {
         TrackKind::Calls if track.stream == 0 => "thread unknown".to_owned(),
         TrackKind::Calls => format!("thread {}", track.stream),
@@ -173,12 +148,12 @@ fn ordinal(number: u32) -> Option<u32> {
 }
 
 #[derive(Serialize)]
-struct Events {
+struct EventColumns {
     count: usize,
     columns: BTreeMap<String, Column>,
 }
 
-impl From<&[Event]> for Events {
+impl From<&[Event]> for EventColumns {
     fn from(events: &[Event]) -> Self {
         let mut columns = BTreeMap::new();
         let mut add = |name: &str, value: &dyn Fn(&Event) -> u64| {
@@ -219,11 +194,13 @@ fn statuses(events: &[Event]) -> BTreeMap<String, &'static str> {
 }
 
 /// Names of operations, once each: a list of operations is a list of indices.
-#[derive(Default)]
-struct Operations(Vec<&'static str>);
+#[derive(Default, Serialize)]
+#[serde(transparent)]
+pub struct OperationNames(Vec<&'static str>);
 
-impl Operations {
-    fn index(&mut self, name: &'static str) -> u64 {
+impl OperationNames {
+    /// The index of a name, which is added if it is new.
+    pub fn index(&mut self, name: &'static str) -> u64 {
         let known = self.0.iter().position(|known| *known == name);
         known.unwrap_or_else(|| {
             self.0.push(name);
@@ -234,9 +211,9 @@ impl Operations {
 
 /// The graph of semaphores: for each submission, ranges of the lists of timepoints.
 #[derive(Serialize)]
-pub(super) struct Graph {
+pub struct GraphColumns {
     count: usize,
-    operations: Vec<&'static str>,
+    operations: OperationNames,
     operation: Column,
     id: Column,
     device: Column,
@@ -252,9 +229,9 @@ struct Timepoints {
     value: Column,
 }
 
-impl From<&[Submission]> for Graph {
+impl From<&[Submission]> for GraphColumns {
     fn from(submissions: &[Submission]) -> Self {
-        let mut operations = Operations::default();
+        let mut operations = OperationNames::default();
         let numbers: Vec<_> = submissions.iter().map(|it| operations.index(it.operation)).collect();
         let points = |side: fn(&Submission) -> &[(u64, u64)]| {
             let all: Vec<_> = submissions.iter().flat_map(|it| side(it).iter().copied()).collect();
@@ -266,7 +243,7 @@ impl From<&[Submission]> for Graph {
         };
         Self {
             count: submissions.len(),
-            operations: operations.0,
+            operations,
             operation: Column::new(numbers.len(), |at| numbers[at]),
             id: Column::new(submissions.len(), |at| submissions[at].id),
             device: Column::new(submissions.len(), |at| submissions[at].device.into()),
@@ -276,40 +253,15 @@ impl From<&[Submission]> for Graph {
     }
 }
 
-/// The buffers of a capture.
-#[derive(Serialize)]
-pub(super) struct Buffers {
-    count: usize,
-    operations: Vec<&'static str>,
-    operation: Column,
-    id: Column,
-    ordinal: Column,
-    bytes: Column,
-    deallocated: Column,
-}
-
-impl From<&[BufferSummary]> for Buffers {
-    fn from(buffers: &[BufferSummary]) -> Self {
-        let mut operations = Operations::default();
-        let numbers: Vec<_> = buffers.iter().map(|buffer| operations.index(buffer.operation)).collect();
-        Self {
-            count: buffers.len(),
-            operations: operations.0,
-            operation: Column::new(numbers.len(), |at| numbers[at]),
-            id: Column::new(buffers.len(), |at| buffers[at].id),
-            ordinal: Column::new(buffers.len(), |at| buffers[at].ordinal),
-            bytes: Column::new(buffers.len(), |at| buffers[at].bytes),
-            // Zero is the ordinal of the session's record, never of a dealloca.
-            deallocated: Column::new(buffers.len(), |at| buffers[at].deallocated.unwrap_or(0)),
-        }
-    }
-}
-
 /// A list of numbers in the narrowest type that has room for all: little-endian, in base64. A list of equal
 /// numbers is one.
 #[derive(Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Column(Numbers);
+
+#[derive(Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum Column {
+enum Numbers {
     Constant { count: usize, value: String },
     U8 { data: String },
     U16 { data: String },
@@ -319,13 +271,14 @@ enum Column {
 }
 
 impl Column {
-    fn new(count: usize, value: impl Fn(usize) -> u64) -> Self {
+    /// A list of `count` numbers, each that of its index.
+    pub fn new(count: usize, value: impl Fn(usize) -> u64) -> Self {
         let (mut least, mut greatest) = (u64::MAX, 0);
         for number in (0..count).map(&value) {
             (least, greatest) = (least.min(number), greatest.max(number));
         }
         if count == 0 || least == greatest {
-            return Self::Constant { count, value: greatest.to_string() };
+            return Self(Numbers::Constant { count, value: greatest.to_string() });
         }
         let encode = |width: usize| {
             let mut bytes = Vec::with_capacity(count * width);
@@ -334,23 +287,23 @@ impl Column {
             }
             STANDARD.encode(bytes)
         };
-        match greatest {
-            0..=0xff => Self::U8 { data: encode(1) },
-            0x100..=0xffff => Self::U16 { data: encode(2) },
-            0x1_0000..=0xffff_ffff => Self::U32 { data: encode(4) },
-            _ => Self::U64 { data: encode(8) },
-        }
+        Self(match greatest {
+            0..=0xff => Numbers::U8 { data: encode(1) },
+            0x100..=0xffff => Numbers::U16 { data: encode(2) },
+            0x1_0000..=0xffff_ffff => Numbers::U32 { data: encode(4) },
+            _ => Numbers::U64 { data: encode(8) },
+        })
     }
 
     fn from_floats(values: impl Iterator<Item = f64>) -> Self {
         let bytes: Vec<_> = values.flat_map(f64::to_le_bytes).collect();
-        Self::F64 { data: STANDARD.encode(bytes) }
+        Self(Numbers::F64 { data: STANDARD.encode(bytes) })
     }
 }
 
 /// A name as text: what is not UTF-8 is replaced, and characters that are invisible or change the direction
 /// of what follows are escaped.
-pub(super) fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for character in String::from_utf8_lossy(bytes).chars() {
         match character {
@@ -364,33 +317,21 @@ pub(super) fn text(bytes: &[u8]) -> String {
     text
 }
 
-/// `value` with every string as [`text`] shows it.
-pub(super) fn visible(value: Value) -> Value {
-    match value {
-        Value::String(string) => text(string.as_bytes()).into(),
-        Value::Array(values) => values.into_iter().map(visible).collect(),
-        Value::Object(fields) => {
-            fields.into_iter().map(|(name, value)| (name, visible(value))).collect::<Map<_, _>>().into()
-        }
-        other => other,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn columns_have_the_narrowest_type() {
-        let from = |numbers: &[u64]| Column::new(numbers.len(), |at| numbers[at]);
-        assert_eq!(from(&[]), Column::Constant { count: 0, value: "0".into() });
-        assert_eq!(from(&[7, 7, 7]), Column::Constant { count: 3, value: "7".into() });
-        assert_eq!(from(&[0, 255]), Column::U8 { data: STANDARD.encode([0, 255]) });
-        assert_eq!(from(&[1, 256]), Column::U16 { data: STANDARD.encode([1, 0, 0, 1]) });
-        assert!(matches!(from(&[0, 1 << 16]), Column::U32 { .. }));
+        let from = |numbers: &[u64]| Column::new(numbers.len(), |at| numbers[at]).0;
+        assert_eq!(from(&[]), Numbers::Constant { count: 0, value: "0".into() });
+        assert_eq!(from(&[7, 7, 7]), Numbers::Constant { count: 3, value: "7".into() });
+        assert_eq!(from(&[0, 255]), Numbers::U8 { data: STANDARD.encode([0, 255]) });
+        assert_eq!(from(&[1, 256]), Numbers::U16 { data: STANDARD.encode([1, 0, 0, 1]) });
+        assert!(matches!(from(&[0, 1 << 16]), Numbers::U32 { .. }));
         let data = STANDARD.encode([[0; 8], [255; 8]].concat());
-        assert_eq!(from(&[0, u64::MAX]), Column::U64 { data });
-        let names = serde_json::to_string(&[from(&[7]), from(&[0, 1])]).unwrap();
+        assert_eq!(from(&[0, u64::MAX]), Numbers::U64 { data });
+        let names = serde_json::to_string(&[Column(from(&[7])), Column(from(&[0, 1]))]).unwrap();
         assert_eq!(names, r#"[{"type":"constant","count":1,"value":"7"},{"type":"u8","data":"AAE="}]"#);
     }
 

@@ -5,17 +5,19 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-/// What an instruction loads from memory that nothing writes.
-#[derive(Serialize)]
-pub(super) struct Constant {
-    address: u64,
+/// A constant that an instruction loads from memory that nothing writes.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Constant {
+    /// Its address in the image.
+    pub address: u64,
     /// `f32`, `f64`, `i8` to `i64`; `bits` if the instruction does not say what it reads.
     #[serde(rename = "type")]
-    element_type: &'static str,
+    pub element_type: &'static str,
     /// All elements, which may not be numbers of JSON.
-    values: Vec<String>,
+    pub values: Vec<String>,
     /// In hexadecimal.
-    bytes: String,
+    pub bytes: String,
 }
 
 /// How the bytes of a constant are read.
@@ -55,8 +57,8 @@ impl Constant {
         Some(Self { address, element_type, values, bytes: hex::encode(bytes) })
     }
 
-    /// As behind an instruction: equal elements once, with their number.
-    pub(super) fn text(&self) -> String {
+    /// The text behind an instruction: equal elements once, with their number.
+    pub fn text(&self) -> String {
         let mut text = format!("; {}", self.element_type);
         match &self.values[..] {
             [first, rest @ ..] if !rest.is_empty() && rest.iter().all(|it| it == first) => {

@@ -8,7 +8,7 @@ use rehal_judge::{
     Clock, Conditions, Interval, JudgeOptions, Judgment, Pulse, Side, Stopped, TimingVerdict, time,
 };
 use rehal_kernels::{FunctionNames, FunctionTiming, ReplayComparison, compare_replays};
-use rehal_replay::{Code, Plan, Selector, Substitution};
+use rehal_replay::{Code, Substitution};
 use serde::Serialize;
 
 use super::{CACHE, Cache, FAST_FORWARD, ORDER, Orders, SCOPE, scope_of_slice, times_dispatch};
@@ -141,7 +141,8 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
     }
     let recording = Recording::checked(flags)?;
     let (mut with, mut baseline) = (flags.list(&WITH), flags.list(&BASELINE));
-    let unresolved = [("with", resolve(&mut with, &plan)?), ("baseline", resolve(&mut baseline, &plan)?)];
+    let names = FunctionNames::from_plan(&plan)?;
+    let unresolved = [("with", names.resolve(&mut with)), ("baseline", names.resolve(&mut baseline))];
     let unresolved = unresolved.iter().flat_map(|(flag, errors)| errors.iter().map(move |it| (flag, it)));
     let prepared = replay_flags::prepare_with(options, plan, [&baseline, &with]);
     // An executable may have the name.
@@ -164,21 +165,6 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
     invocation.print(&compared, flags.get(&FORMAT), subject)?;
     invocation.set_status(comparison.whole.verdict().status());
     Recording::of_capture(recording.as_ref(), None, || sides.replay(Side::Captured))
-}
-
-/// Selects functions by their names, if they are named by a part or a pattern, as `--function` does. The
-/// errors are of names that are not those of functions.
-fn resolve(with: &mut [Substitution], plan: &Plan) -> Result<Vec<Error>> {
-    let names = FunctionNames::from_plan(plan)?;
-    let mut unresolved = Vec::new();
-    for it in with {
-        let Selector::Name(name) = &mut it.selector else { continue };
-        match names.one(Some(name)) {
-            Ok(function) => *name = function,
-            Err(error) => unresolved.push(error),
-        }
-    }
-    Ok(unresolved)
 }
 
 /// A comparison. What is not known is null.

@@ -1,11 +1,12 @@
-//! What changed between two profiles, function by function.
+//! The changes between two profiles, function by function.
 
 use std::collections::HashMap;
 
-use rehal_judge::stats::{self, Interval};
-use rehal_judge::{TimingVerdict, judge_processes};
 use rehal_profile::times::{FunctionTimes, TimedBy};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+use crate::judge::{TimingVerdict, judge_processes};
+use crate::stats::{self, Interval};
 
 /// Functions that were dispatched more often by the same factor: up to this difference, since a program may
 /// be killed between two of them.
@@ -15,10 +16,17 @@ const SAME_FACTOR: f64 = 0.01;
 const MIN_SHARE: f64 = 0.75;
 
 /// The profiles of one version, each of a process of its own.
-pub(super) struct Side {
+#[derive(Serialize)]
+pub struct ProfileSide {
+    /// Names of the profiles, such as their paths.
     pub paths: Vec<String>,
+    /// Functions that a profile dispatches.
+    pub function_count: usize,
+    /// Dispatches of all functions in all profiles.
     pub dispatch_count: u64,
+    /// Nanoseconds of these dispatches.
     pub total_ns: f64,
+    #[serde(skip)]
     functions: Vec<Function>,
 }
 
@@ -34,55 +42,90 @@ struct Function {
 }
 
 /// Two versions with the changes of their functions, that of most weight first.
-pub(super) struct Comparison {
-    pub before: Side,
-    pub after: Side,
+#[derive(Serialize)]
+pub struct ProfileComparison {
+    /// The version that is compared with.
+    pub before: ProfileSide,
+    /// The version that is judged.
+    pub after: ProfileSide,
     /// By how much more often functions with most of the time were dispatched after; `None` if by no factor
     /// in common.
+    #[serde(skip)]
     pub common_factor: Option<f64>,
-    pub changes: Vec<Change>,
+    /// The common factor, or else 1. All changes are relative to the time before, multiplied by it.
+    pub count_factor: f64,
+    /// Nanoseconds by which all dispatches changed that the factor does not explain.
+    pub change_ns: f64,
+    /// Its part by the numbers of dispatches.
+    pub count_change_ns: f64,
+    /// Its part by their mean times.
+    pub mean_change_ns: f64,
+    /// Nanoseconds by which all dispatches changed, with the factor.
+    pub raw_change_ns: f64,
+    intervals_cover: &'static str,
+    /// Functions of either side.
+    #[serde(rename = "functions")]
+    pub changes: Vec<FunctionChange>,
 }
 
 /// How the time of a function changed.
-pub(super) struct Change {
+#[derive(Serialize)]
+pub struct FunctionChange {
+    /// Its name.
     pub name: String,
+    /// Who timed its dispatches. Those of a host and of a device are two functions.
     pub timed_by: TimedBy,
-    pub before: Option<Times>,
-    pub after: Option<Times>,
+    /// The verdict of its interval.
+    pub verdict: ChangeVerdict,
+    /// Nanoseconds by which its dispatches took longer in total, apart from the factor of their numbers.
+    pub change_ns: f64,
+    /// Its part by the number of dispatches that are added, by the mean before; after, if there is none before.
+    pub count_change_ns: f64,
+    /// Its part by the mean, of all dispatches after.
+    pub mean_change_ns: f64,
+    /// Nanoseconds by which the sum of its dispatches changed, with that factor.
+    pub raw_change_ns: f64,
     /// Dispatches more than the factor explains.
+    #[serde(skip)]
     pub added_count: f64,
-    /// Their time, by the mean before; after, if there is none before.
-    pub count_ns: f64,
-    /// What the mean changed, of all dispatches after.
-    pub mean_ns: f64,
     /// The median after as a fraction of that before, if both are known and not zero.
     pub ratio: Option<f64>,
     /// Its interval, with enough profiles. All of them are wide enough that with 95 %, no function without a
     /// change has one that excludes 1.
     pub ratio_interval: Option<Interval>,
-    pub verdict: Verdict,
+    /// `None` if only the other side dispatches it.
+    pub before: Option<FunctionTotals>,
+    /// `None` if only the other side dispatches it.
+    pub after: Option<FunctionTotals>,
 }
 
 /// The dispatches of a function on one side.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) struct Times {
+pub struct FunctionTotals {
+    /// Dispatches in all profiles.
     pub count: usize,
+    /// Their sum in nanoseconds.
     pub total_ns: f64,
+    /// Their mean in nanoseconds.
     pub mean_ns: f64,
-    /// The median of the medians of the profiles.
+    /// Nanoseconds: the median of the medians of the profiles.
     pub median_ns: f64,
 }
 
-/// What can be said of a change.
+/// The verdict on a function of a side, or of both; serialized as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub enum ChangeVerdict {
+    /// Both sides dispatch it.
     Judged(TimingVerdict),
+    /// Only the side before dispatches it.
     OnlyBefore,
+    /// Only the side after dispatches it.
     OnlyAfter,
 }
 
-impl Verdict {
-    pub(super) fn name(self) -> &'static str {
+impl ChangeVerdict {
+    /// The verdict as text.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Judged(verdict) => verdict.told(),
             Self::OnlyBefore => "only before",
@@ -95,9 +138,15 @@ impl Verdict {
     }
 }
 
-impl Side {
-    /// Of profiles with these paths.
-    pub(super) fn new(profiles: Vec<(String, Vec<FunctionTimes>)>) -> Self {
+impl Serialize for ChangeVerdict {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+impl ProfileSide {
+    /// A side of profiles, each with its path and the times of its functions.
+    pub fn new(profiles: Vec<(String, Vec<FunctionTimes>)>) -> Self {
         let (mut functions, mut indices) = (Vec::<Function>::new(), HashMap::new());
         let mut paths = Vec::new();
         for (path, of_profile) in profiles {
@@ -119,16 +168,13 @@ impl Side {
         let times = || functions.iter().flat_map(|function| &function.times_ns);
         // The sum of nothing is -0.0.
         let (dispatch_count, total_ns) = (times().count() as u64, times().sum::<f64>() + 0.0);
-        Self { paths, dispatch_count, total_ns, functions }
-    }
-
-    pub(super) fn function_count(&self) -> usize {
-        self.functions.len()
+        Self { paths, function_count: functions.len(), dispatch_count, total_ns, functions }
     }
 }
 
-impl Comparison {
-    pub(super) fn from_sides(before: Side, after: Side, margin: f64) -> Self {
+impl ProfileComparison {
+    /// Compares two versions. A function is faster or slower if it is so by more than `margin`, a fraction.
+    pub fn from_sides(before: ProfileSide, after: ProfileSide, margin: f64) -> Self {
         let key = |function: &Function| (function.timed_by, function.name.clone());
         let mut rest: HashMap<_, _> = after.functions.iter().map(|it| (key(it), it)).collect();
         let mut pairs: Vec<_> =
@@ -137,39 +183,39 @@ impl Comparison {
         pairs.extend(added.map(|function| (None, Some(function))));
         let common_factor = common_factor(&pairs);
         let count_factor = common_factor.unwrap_or(1.0);
-        let mut changes: Vec<_> =
-            pairs.iter().map(|(before, after)| Change::from_times(*before, *after, count_factor)).collect();
+        let mut changes: Vec<_> = pairs
+            .iter()
+            .map(|(before, after)| FunctionChange::from_times(*before, *after, count_factor))
+            .collect();
         judge(&pairs, &mut changes, margin);
-        let weight = |change: &Change| change.total_ns().abs();
+        let weight = |change: &FunctionChange| change.change_ns.abs();
         changes.sort_by(|left, right| {
             weight(right).total_cmp(&weight(left)).then_with(|| left.name.cmp(&right.name))
         });
-        Self { before, after, common_factor, changes }
-    }
-
-    /// The common factor, or else 1. All changes are relative to the time before, multiplied by it.
-    pub(super) fn count_factor(&self) -> f64 {
-        self.common_factor.unwrap_or(1.0)
-    }
-
-    /// The time of all dispatches before, as often as after.
-    pub(super) fn scaled_before_ns(&self) -> f64 {
-        self.before.total_ns * self.count_factor()
-    }
-
-    /// The change of the time of all dispatches that the factor does not explain.
-    pub(super) fn total_ns(&self) -> f64 {
-        self.after.total_ns - self.scaled_before_ns()
-    }
-
-    /// Its part of the numbers of dispatches.
-    pub(super) fn count_ns(&self) -> f64 {
+        let change_ns = after.total_ns - before.total_ns * count_factor;
         // The sum of nothing is -0.0.
-        self.changes.iter().map(|change| change.count_ns).sum::<f64>() + 0.0
+        let count_change_ns = changes.iter().map(|change| change.count_change_ns).sum::<f64>() + 0.0;
+        Self {
+            common_factor,
+            count_factor,
+            change_ns,
+            count_change_ns,
+            mean_change_ns: change_ns - count_change_ns,
+            raw_change_ns: after.total_ns - before.total_ns,
+            intervals_cover: "variation between the profiles of a side",
+            before,
+            after,
+            changes,
+        }
+    }
+
+    /// Nanoseconds of all dispatches before, as often as after.
+    pub fn scaled_before_ns(&self) -> f64 {
+        self.before.total_ns * self.count_factor
     }
 
     /// Whether the factor explains the numbers of dispatches of all functions.
-    pub(super) fn has_common_counts(&self) -> bool {
+    pub fn has_common_counts(&self) -> bool {
         self.changes.iter().all(|change| change.added_count == 0.0)
     }
 }
@@ -206,7 +252,7 @@ fn common_factor(pairs: &[Pair<'_>]) -> Option<f64> {
 /// Judges the functions of both sides. Of many functions without a change, some would have a 95 % interval
 /// that excludes 1. So each has the probability that is left to it by their number, without those of which it
 /// is known that they changed (Holm, 1979, "A simple sequentially rejective multiple test procedure").
-fn judge(pairs: &[Pair<'_>], changes: &mut [Change], margin: f64) {
+fn judge(pairs: &[Pair<'_>], changes: &mut [FunctionChange], margin: f64) {
     let mut compared = Vec::new();
     for (index, (pair, change)) in pairs.iter().zip(&*changes).enumerate() {
         if let ((Some(before), Some(after)), Some(_)) = (pair, change.ratio) {
@@ -218,7 +264,7 @@ fn judge(pairs: &[Pair<'_>], changes: &mut [Change], margin: f64) {
         for (index, before, after) in &compared {
             let judgment = judge_processes(before, after, margin, compared.len() - changed_count);
             changes[*index].ratio_interval = judgment.interval;
-            changes[*index].verdict = Verdict::Judged(judgment.verdict);
+            changes[*index].verdict = ChangeVerdict::Judged(judgment.verdict);
         }
         let count = changes.iter().filter(|it| it.verdict.is_changed()).count();
         // Fewer others have narrower intervals, so that it does not decrease.
@@ -229,11 +275,12 @@ fn judge(pairs: &[Pair<'_>], changes: &mut [Change], margin: f64) {
     }
 }
 
-impl Change {
+impl FunctionChange {
     fn from_times(before: Option<&Function>, after: Option<&Function>, count_factor: f64) -> Self {
         let Some(any) = before.or(after) else { unreachable!("a profile has the function") };
-        let times = [before, after].map(|function| function.map(Times::from_function));
-        let count = |times: Option<Times>| times.map_or(0.0, |times| times.count as f64);
+        let times = [before, after].map(|function| function.map(FunctionTotals::from_function));
+        let count = |times: Option<FunctionTotals>| times.map_or(0.0, |times| times.count as f64);
+        let total = |times: Option<FunctionTotals>| times.map_or(0.0, |times| times.total_ns);
         // As often as after, by the factor.
         let expected = count(times[0]) * count_factor;
         let added = count(times[1]) - expected;
@@ -242,40 +289,34 @@ impl Change {
             timed_by: any.timed_by,
             before: times[0],
             after: times[1],
+            change_ns: 0.0,
+            raw_change_ns: total(times[1]) - total(times[0]),
             // A product of the factor may differ from the number in its last digit.
             added_count: if added.abs() < 1e-6 * expected { 0.0 } else { added },
-            count_ns: 0.0,
-            mean_ns: 0.0,
+            count_change_ns: 0.0,
+            mean_change_ns: 0.0,
             ratio: None,
             ratio_interval: None,
             verdict: match (before, after) {
-                (_, None) => Verdict::OnlyBefore,
-                (None, _) => Verdict::OnlyAfter,
-                _ => Verdict::Judged(TimingVerdict::CannotTell),
+                (_, None) => ChangeVerdict::OnlyBefore,
+                (None, _) => ChangeVerdict::OnlyAfter,
+                _ => ChangeVerdict::Judged(TimingVerdict::CannotTell),
             },
         };
-        change.count_ns = change.added_count * times[0].or(times[1]).map_or(0.0, |times| times.mean_ns);
-        let (Some(old), Some(new)) = (change.before, change.after) else { return change };
-        change.mean_ns = count(change.after) * (new.mean_ns - old.mean_ns);
-        if old.median_ns > 0.0 && new.median_ns > 0.0 {
-            change.ratio = Some(new.median_ns / old.median_ns);
+        change.count_change_ns =
+            change.added_count * times[0].or(times[1]).map_or(0.0, |times| times.mean_ns);
+        if let (Some(old), Some(new)) = (change.before, change.after) {
+            change.mean_change_ns = count(change.after) * (new.mean_ns - old.mean_ns);
+            if old.median_ns > 0.0 && new.median_ns > 0.0 {
+                change.ratio = Some(new.median_ns / old.median_ns);
+            }
         }
+        change.change_ns = change.count_change_ns + change.mean_change_ns;
         change
-    }
-
-    /// How much longer its dispatches took, in total, apart from the factor of their numbers.
-    pub(super) fn total_ns(&self) -> f64 {
-        self.count_ns + self.mean_ns
-    }
-
-    /// The same with it.
-    pub(super) fn raw_total_ns(&self) -> f64 {
-        let total = |times: Option<Times>| times.map_or(0.0, |times| times.total_ns);
-        total(self.after) - total(self.before)
     }
 }
 
-impl Times {
+impl FunctionTotals {
     fn from_function(function: &Function) -> Self {
         let times = &function.times_ns;
         Self {
@@ -302,21 +343,22 @@ mod tests {
 
     const MARGIN: f64 = 0.0;
 
-    const SLOWER: Verdict = Verdict::Judged(TimingVerdict::Slower);
-    const FASTER: Verdict = Verdict::Judged(TimingVerdict::Faster);
-    const CANNOT_TELL: Verdict = Verdict::Judged(TimingVerdict::CannotTell);
+    const SLOWER: ChangeVerdict = ChangeVerdict::Judged(TimingVerdict::Slower);
+    const FASTER: ChangeVerdict = ChangeVerdict::Judged(TimingVerdict::Faster);
+    const CANNOT_TELL: ChangeVerdict = ChangeVerdict::Judged(TimingVerdict::CannotTell);
 
     /// Of one profile.
-    fn side(path: &str, functions: Vec<FunctionTimes>) -> Side {
-        Side::new(vec![(path.into(), functions)])
+    fn side(path: &str, functions: Vec<FunctionTimes>) -> ProfileSide {
+        ProfileSide::new(vec![(path.into(), functions)])
     }
 
     type Profiles = Vec<Vec<FunctionTimes>>;
 
-    fn compared(before: Profiles, after: Profiles) -> Vec<(String, Verdict, f64)> {
-        let side = |profiles: Profiles| Side::new(profiles.into_iter().map(|it| ("p".into(), it)).collect());
-        let comparison = Comparison::from_sides(side(before), side(after), MARGIN);
-        let row = |change: &Change| (change.name.clone(), change.verdict, change.total_ns());
+    fn compared(before: Profiles, after: Profiles) -> Vec<(String, ChangeVerdict, f64)> {
+        let side =
+            |profiles: Profiles| ProfileSide::new(profiles.into_iter().map(|it| ("p".into(), it)).collect());
+        let comparison = ProfileComparison::from_sides(side(before), side(after), MARGIN);
+        let row = |change: &FunctionChange| (change.name.clone(), change.verdict, change.change_ns);
         comparison.changes.iter().map(row).collect()
     }
 
@@ -342,7 +384,7 @@ mod tests {
         let after = [("slower", 60.0), ("same", 100.0), ("faster", 500.0), ("new", 9.0)];
         let found = compared(profiles(&mut random, 8, &before), profiles(&mut random, 8, &after));
         let rows: Vec<_> = found.iter().map(|(name, verdict, _)| (name.as_str(), *verdict)).collect();
-        let (gone, new) = (Verdict::OnlyBefore, Verdict::OnlyAfter);
+        let (gone, new) = (ChangeVerdict::OnlyBefore, ChangeVerdict::OnlyAfter);
         let expected =
             [("faster", FASTER), ("slower", SLOWER), ("new", new), ("same", CANNOT_TELL), ("gone", gone)];
         let is_in_order = found.windows(2).all(|pair| pair[0].2.abs() >= pair[1].2.abs());
@@ -403,9 +445,10 @@ mod tests {
     #[test]
     fn the_ratio_is_of_the_medians_of_profiles() {
         let of = |times: [f64; 3]| {
-            Side::new(times.map(|it| ("p".into(), vec![function("f", &[it, it, 9e9])])).into())
+            ProfileSide::new(times.map(|it| ("p".into(), vec![function("f", &[it, it, 9e9])])).into())
         };
-        let comparison = Comparison::from_sides(of([10.0, 11.0, 50.0]), of([22.0, 20.0, 23.0]), MARGIN);
+        let comparison =
+            ProfileComparison::from_sides(of([10.0, 11.0, 50.0]), of([22.0, 20.0, 23.0]), MARGIN);
         let change = &comparison.changes[0];
         assert_eq!((change.ratio, change.ratio_interval), (Some(2.0), None));
         assert_eq!(change.before.map(|it| (it.count, it.median_ns)), Some((9, 11.0)));
@@ -424,11 +467,11 @@ mod tests {
         let found = compared(vec![vec![function("f", &[1.0])]], vec![vec![of_device]]);
         assert_eq!(
             found.iter().map(|it| it.1).collect::<Vec<_>>(),
-            [Verdict::OnlyBefore, Verdict::OnlyAfter]
+            [ChangeVerdict::OnlyBefore, ChangeVerdict::OnlyAfter]
         );
     }
 
-    /// Times around `center`, of which some are a tenth slower.
+    /// FunctionTotals around `center`, of which some are a tenth slower.
     fn times(center: f64, count: usize) -> Vec<f64> {
         (0..count).map(|at| if at * at % 7 < 2 { center * 1.1 } else { center }).collect()
     }
@@ -446,45 +489,49 @@ mod tests {
             .iter()
             .map(|it| if it.name == "once" { it.clone() } else { repeated(it, 2) })
             .collect();
-        let comparison = Comparison::from_sides(side("a", functions()), side("b", twice), MARGIN);
+        let comparison = ProfileComparison::from_sides(side("a", functions()), side("b", twice), MARGIN);
         assert_eq!(comparison.common_factor, Some(2.0));
         let of = |name: &str| comparison.changes.iter().find(|it| it.name == name).unwrap();
         for name in ["a", "b"] {
             let change = of(name);
-            assert_eq!((change.added_count, change.total_ns()), (0.0, 0.0), "{name}");
-            assert!(change.raw_total_ns() > 0.0, "{name}");
+            assert_eq!((change.added_count, change.change_ns), (0.0, 0.0), "{name}");
+            assert!(change.raw_change_ns > 0.0, "{name}");
         }
         // The initializer ran once in each.
-        assert_eq!((of("once").added_count, of("once").total_ns()), (-1.0, -30.0));
+        assert_eq!((of("once").added_count, of("once").change_ns), (-1.0, -30.0));
         assert_eq!(comparison.changes[0].name, "once");
         assert!(!comparison.has_common_counts());
-        assert!((comparison.total_ns() - -30.0).abs() < 1e-6 && comparison.count_ns() == -30.0);
+        assert!((comparison.change_ns - -30.0).abs() < 1e-6 && comparison.count_change_ns == -30.0);
     }
 
     #[test]
     fn without_a_common_factor_the_number_and_the_mean_are_separate() {
         let before = vec![function("more", &[10.0; 50]), function("less", &[10.0; 60])];
         let after = vec![function("more", &[8.0; 100]), function("less", &[15.0; 20])];
-        let comparison = Comparison::from_sides(side("a", before), side("b", after), MARGIN);
-        assert_eq!((comparison.common_factor, comparison.count_factor()), (None, 1.0));
+        let comparison = ProfileComparison::from_sides(side("a", before), side("b", after), MARGIN);
+        assert_eq!((comparison.common_factor, comparison.count_factor), (None, 1.0));
         let rows: Vec<_> = comparison
             .changes
             .iter()
-            .map(|it| (&*it.name, it.added_count, it.count_ns, it.mean_ns))
+            .map(|it| (&*it.name, it.added_count, it.count_change_ns, it.mean_change_ns))
             .collect();
         assert_eq!(rows, [("less", -40.0, -400.0, 100.0), ("more", 50.0, 500.0, -200.0)]);
-        assert_eq!((comparison.total_ns(), comparison.count_ns()), (0.0, 100.0));
+        assert_eq!((comparison.change_ns, comparison.count_change_ns), (0.0, 100.0));
     }
 
     #[test]
     fn a_factor_of_killed_programs_is_found_though_it_is_not_exact() {
         let before = vec![function("a", &[10.0; 500]), function("b", &[10.0; 499])];
         let after = vec![function("a", &[20.0; 901]), function("b", &[20.0; 900])];
-        let comparison = Comparison::from_sides(side("a", before), side("b", after), MARGIN);
-        assert!((comparison.count_factor() - 1.8).abs() < 0.01, "{}", comparison.count_factor());
+        let comparison = ProfileComparison::from_sides(side("a", before), side("b", after), MARGIN);
+        assert!((comparison.count_factor - 1.8).abs() < 0.01, "{}", comparison.count_factor);
         for change in &comparison.changes {
-            assert!(change.added_count.abs() < 4.0 && change.count_ns.abs() < 40.0, "{}", change.added_count);
-            assert!((change.total_ns() - 9_000.0).abs() < 50.0, "{}", change.total_ns());
+            assert!(
+                change.added_count.abs() < 4.0 && change.count_change_ns.abs() < 40.0,
+                "{}",
+                change.added_count
+            );
+            assert!((change.change_ns - 9_000.0).abs() < 50.0, "{}", change.change_ns);
         }
     }
 }

@@ -1,17 +1,15 @@
-//! `--dispatch_statistics`: which functions of executables a benchmark dispatches, how often, and for how
-//! long.
+//! The functions of executables that a benchmark of a program dispatches: how often, and for how long.
 
-use rehal::program::Calls;
 use rehal_base::Result;
 use rehal_devices::{Profiling, ProfilingOptions};
 use rehal_hal::DeviceGroup;
 use rehal_judge::{Counter, Run, RunKind};
 use rehal_profile::times::FunctionTimes;
 
-use crate::output;
+use super::Calls;
 
 /// The dispatches of a benchmark's iterations, from unmeasured calls after each repetition.
-pub(super) struct DispatchStatistics<'p> {
+pub struct DispatchStatistics<'p> {
     devices: Option<&'p DeviceGroup>,
     /// The name of the benchmark, without its settings.
     name: String,
@@ -20,20 +18,21 @@ pub(super) struct DispatchStatistics<'p> {
 }
 
 impl<'p> DispatchStatistics<'p> {
-    pub(super) fn new(name: String, devices: Option<&'p DeviceGroup>) -> Self {
+    /// Statistics of the benchmark of this name on devices, if it has some.
+    pub fn new(name: String, devices: Option<&'p DeviceGroup>) -> Self {
         Self { devices, name, functions: Vec::new(), iterations: 0 }
     }
 
     /// Fails if a device times no dispatches or the profile cannot be written, before anything is measured in
     /// vain.
-    pub(super) fn check(devices: Option<&DeviceGroup>) -> Result<()> {
+    pub fn check(devices: Option<&DeviceGroup>) -> Result<()> {
         let Some(devices) = devices else { return Ok(()) };
         Profiling::begin(devices, &ProfilingOptions::dispatch_times())?.end()
     }
 
     /// Calls as often as in the repetition that `run` reports, with a profile. Returns the rows after the
-    /// last repetition.
-    pub(super) fn add(&mut self, run: &Run, is_last: bool, calls: &mut Calls) -> Result<Vec<Run>> {
+    /// last repetition, none if no function is dispatched.
+    pub fn add(&mut self, run: &Run, is_last: bool, calls: &mut Calls) -> Result<Vec<Run>> {
         let Some(devices) = self.devices else {
             return Ok(self.rows(run));
         };
@@ -63,9 +62,6 @@ impl<'p> DispatchStatistics<'p> {
 
     /// The functions, sorted by their time.
     fn rows(&self, run: &Run) -> Vec<Run> {
-        if self.functions.is_empty() {
-            output::note(&format!("warning: {} dispatches no function of an executable", self.name));
-        }
         let time_ns = |function: &FunctionTimes| function.times_ns.iter().sum::<f64>();
         let mut functions: Vec<_> = self.functions.iter().map(|it| (time_ns(it), it)).collect();
         functions.sort_by(|(a, _), (b, _)| b.total_cmp(a));

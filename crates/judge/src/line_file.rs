@@ -1,0 +1,82 @@
+//! Files of lines that several processes append to.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rehal_base::{Error, Result};
+use rustix::fs::{Access, access};
+
+/// A file to which lines are appended. One that does not exist is created with the first line, so that an
+/// error before leaves nothing.
+pub struct LineFile {
+    /// From the root: kernels may change the working directory.
+    path: PathBuf,
+    /// Open if it existed.
+    file: Option<File>,
+}
+
+impl LineFile {
+    /// Opens the file. Fails if it cannot be written, before something is measured in vain.
+    pub fn open(path: &Path) -> Result<Self> {
+        let failed = |error| Error::io("opening it to append", &error);
+        let path = std::path::absolute(path).map_err(failed)?;
+        match OpenOptions::new().append(true).open(&path) {
+            Ok(file) => Ok(Self { path, file: Some(file) }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let directory = path.parent().unwrap_or(&path);
+                access(directory, Access::WRITE_OK).map_err(|error| failed(error.into()))?;
+                Ok(Self { path, file: None })
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Whether it existed when it was opened.
+    pub fn exists(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The first bytes of a regular file, at most `limit`; `None` of others, and if it did not exist.
+    pub fn contents(&self, limit: u64) -> Result<Option<Vec<u8>>> {
+        let is_regular = |file: &File| file.metadata().is_ok_and(|it| it.is_file());
+        if !self.file.as_ref().is_some_and(is_regular) {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        let read = File::open(&self.path).and_then(|file| file.take(limit).read_to_end(&mut bytes));
+        read.map_err(|error| Error::io("reading it", &error))?;
+        Ok(Some(bytes))
+    }
+
+    /// Appends a line; the file may end within one.
+    pub fn append(&self, line: &str) -> Result<()> {
+        let failed = |error| Error::io("appending to it", &error);
+        let created;
+        let mut file = match &self.file {
+            Some(file) => file,
+            None => {
+                let opened = OpenOptions::new().append(true).create(true).open(&self.path);
+                created = opened.map_err(failed)?;
+                &created
+            }
+        };
+        // In one call, so that lines of several processes do not mix.
+        let text = match ends_within_a_line(&self.path, file) {
+            true => format!("\n{line}"),
+            false => line.to_owned(),
+        };
+        file.write_all(text.as_bytes()).map_err(failed)
+    }
+}
+
+/// Whether the last line of the file has no line feed, such as one that was truncated. Unknown if the file
+/// cannot be read.
+fn ends_within_a_line(path: &Path, file: &File) -> bool {
+    let length = file.metadata().ok().filter(|it| it.is_file()).map_or(0, |it| it.len());
+    let mut last = [b'\n'];
+    length > 0
+        && File::open(path).and_then(|file| file.read_exact_at(&mut last, length - 1)).is_ok()
+        && last != *b"\n"
+}
