@@ -493,7 +493,7 @@ static void captures(void) {
 }
 
 /* Records fills for some queues, and reads their numbers from what is printed. Without this test, 0 may stay 0,
- * which is no queue, or every submission may be for any queue. */
+ * which is not a queue, or every submission may be for any queue. */
 static void affinities(void) {
   const uint64_t given[3] = {0, 1, 6}, expected[3] = {UINT64_MAX, 1, 6};
   rehal_string_t name = path(0, directory, "affinities.ireereplay");

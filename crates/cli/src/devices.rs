@@ -1,7 +1,5 @@
 //! Finds the devices named by flags, and lists drivers and devices.
 
-use std::ffi::OsStr;
-
 use rehal_base::{Context, Result};
 use rehal_devices::{
     DeviceOptions, DeviceSettings, DeviceSpec, NamedPath, driver_of_format, drivers, drivers_with,
@@ -9,10 +7,13 @@ use rehal_devices::{
 };
 use rehal_hal::{CommonOptions, DeviceDescription, DeviceUri, Driver, DriverRegistry, OptionSet};
 
-use crate::flags::{
-    DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, Flags, PERF_MAP, Refusal, driver_values, set_options,
-};
-use crate::topologies;
+use crate::flags::{DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, Flags, PERF_MAP, driver_values, set_options};
+
+const TOPOLOGY_RULE: &str =
+    "# ===------------------------------------------------------------------------===\n";
+
+const TOPOLOGY_ADVICE: &str =
+    "lscpu --extended lists the CPUs and NUMA nodes of this machine; --help=all describes --task_topology_*";
 
 /// The options of drivers, and of their devices, set by flags.
 pub(crate) fn driver_options(flags: &Flags) -> OptionSet {
@@ -117,13 +118,6 @@ fn plugins(flags: &Flags) -> impl Iterator<Item = NamedPath> {
     })
 }
 
-/// Checks only the syntax of a device URI; devices are looked up once all flags are parsed.
-pub(crate) fn check_uri(value: &OsStr) -> Result<String, Refusal> {
-    let uri = value.to_str().ok_or(Refusal::Unexpected)?;
-    DeviceUri::parse(uri)?;
-    Ok(uri.to_string())
-}
-
 /// Answers `--list_drivers`, `--list_devices`, `--dump_devices` and `--dump_task_topologies` in the
 /// reference's format; `None` for other queries.
 pub(crate) fn answer(query: &str, value: &str, flags: &Flags) -> Option<Result<String>> {
@@ -132,9 +126,36 @@ pub(crate) fn answer(query: &str, value: &str, flags: &Flags) -> Option<Result<S
         "list_drivers" => Ok(list_drivers(&registry)),
         "list_devices" => list_devices(&registry, value),
         "dump_devices" => dump_devices(&registry, value),
-        "dump_task_topologies" => topologies::dump(flags),
+        "dump_task_topologies" => dump_topologies(flags),
         _ => return None,
     })
+}
+
+/// The workers of devices, as the reference prints them, by the flags before the query, and of those whose
+/// URIs select others.
+fn dump_topologies(flags: &Flags) -> Result<String> {
+    let options = driver_options(flags);
+    let has_parameters = |uri: &String| DeviceUri::parse(uri).is_ok_and(|uri| !uri.params.is_empty());
+    let mut uris: Vec<String> = Vec::new();
+    for uri in flags.list(&DEVICE).into_iter().filter(has_parameters) {
+        if !uris.contains(&uri) {
+            uris.push(uri);
+        }
+    }
+    let mut text = String::new();
+    for driver in registry(flags).drivers() {
+        if let Some(workers) = driver.backend().describe_workers(&options) {
+            text.push_str(&workers.advise(|| TOPOLOGY_ADVICE)?);
+        }
+    }
+    for (device, uri) in find_all(flags, DEVICE.name(), &uris)?.iter().zip(&uris) {
+        if let Some(own) =
+            device.own_workers(&options).advise(|| TOPOLOGY_ADVICE).context(|| format!("device '{uri}'"))?
+        {
+            text.push_str(&format!("{TOPOLOGY_RULE}# --device={uri}\n{own}"));
+        }
+    }
+    Ok(text)
 }
 
 /// The available drivers, or if `start` names one as a URI does, the URIs of its devices; each with a

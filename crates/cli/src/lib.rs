@@ -37,7 +37,6 @@ mod shells;
 mod table;
 mod tool;
 pub mod tools;
-mod topologies;
 
 use rehal_jobs::interrupts;
 

@@ -118,7 +118,8 @@ fn captures_on_two_devices_differ_by_the_numbers_of_golden_files() {
     }
 }
 
-/// Without this test, a slice may keep bytes that its dispatch does not read, or lack a read of what it wrote.
+/// Without this test, a slice may keep bytes that its dispatch does not read, or lack a read of what it
+/// wrote.
 #[test]
 fn slices_have_the_numbers_of_golden_files() {
     for name in [CHAIN, CONTROL] {

@@ -406,8 +406,8 @@ fn two_submissions_that_are_far_apart_remain() {
     }
 }
 
-/// Records a command buffer that waits for two events, and has a barrier of two buffers, each of which is then
-/// filled.
+/// Records a command buffer that waits for two events, and has a barrier of two buffers, each of which is
+/// then filled.
 fn with_lists(path: &Path) -> Result<()> {
     let recorder = Recorder::create(path, RecordOptions::default())?;
     let group = recorder.wrap(&DeviceGroup::new(vec![LocalSync::create(Plugins::default())])?)?;

@@ -140,8 +140,8 @@ pub struct HistoryComparison<'m> {
 }
 
 impl<'m> HistoryComparison<'m> {
-    /// Compares a report with earlier ones, the oldest first, of the same origin and settings. A time is slower
-    /// if it is so by more than `margin`, a fraction.
+    /// Compares a report with earlier ones, the oldest first, of the same origin and settings. A time is
+    /// slower if it is so by more than `margin`, a fraction.
     pub fn new(earlier: &'m [HistoryEntry], report: &'m HistoryEntry, margin: f64) -> Self {
         let like: Vec<_> = earlier.iter().rev().filter(|it| it.is_like(report)).collect();
         let last = |new: &'m MeasuredTime| {

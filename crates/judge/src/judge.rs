@@ -340,4 +340,78 @@ mod tests {
             ["0.00 ns", "999 ns", "1.23 us", "56.8 us", "999 us", "1.00 ms", "10.0 us", "2.00 s", "-1.50 ms"]
         );
     }
+
+    /// The numbers of a report as texts of eight digits: the last ones are those of a library of mathematics.
+    fn shortened(value: &mut serde_json::Value) {
+        match value {
+            serde_json::Value::Array(values) => values.iter_mut().for_each(shortened),
+            serde_json::Value::Object(values) => values.values_mut().for_each(shortened),
+            serde_json::Value::Number(number) if number.is_f64() => {
+                *value = format!("{:.7e}", number.as_f64().unwrap()).into();
+            }
+            _ => {}
+        }
+    }
+
+    /// Of two shapes, the second of which is dispatched ten times as often, in two states of the caches.
+    /// Without this test, the sides, shapes, states or statistics of the report may be mixed up.
+    #[test]
+    fn the_report_of_a_comparison_has_the_numbers_of_its_samples() {
+        use super::sampler::{Limits, OUTSIDE, PartBatch, Sampler};
+        use crate::reports::ComparisonReport;
+        use crate::{CacheState, ComparedShape, Comparison, ShapeTiming, Timing, Verification};
+        let limits = || Limits { precision: 0.01, margin: 0.05, far: FAR, parts_outside: OUTSIDE };
+        let timing = |cache, resolution_ns, [first, second]: [[f64; 2]; 2]| {
+            let (mut sampler, mut stopped) = (Sampler::new(&[1, 10], limits(), resolution_ns), None);
+            for placed in 0..8 {
+                // The captured side gets slower from batch to batch, and the replaced side faster; each has
+                // four times.
+                let times = |[captured, replaced]: [f64; 2]| {
+                    let of = |longer: f64| {
+                        (
+                            captured * (1.0 + 0.001 * f64::from(placed) + longer),
+                            replaced * (1.007 - 0.001 * f64::from(placed) + longer),
+                        )
+                    };
+                    let pairs =
+                        [0.02, 0.0, 0.01, 0.03].map(of).map(|(one, other)| [one, other].map(Sample::clean));
+                    PartBatch { pairs: pairs.to_vec(), others: Vec::new() }
+                };
+                stopped = sampler.add(&[times(first), times(second)], false);
+            }
+            let mut judgment = sampler.finish(Clock::Processor, stopped.unwrap());
+            (judgment.elapsed, judgment.conditions.migrations) = (Duration::from_nanos(123), Some(4));
+            let shapes =
+                judgment.parts.iter().zip([(7, 0, 1), (9, 2, 10)]).map(|(part, shape)| ShapeTiming {
+                    shape: ComparedShape { record: shape.0, occurrence: shape.1, count: shape.2 },
+                    timing: part.clone(),
+                    varied_bindings: vec![0],
+                    longest_shares: [1.0, 0.5],
+                });
+            Timing { cache, shapes: shapes.collect(), judgment }
+        };
+        let verified = |dispatch_count| Verification { dispatch_count, ..Verification::default() };
+        let comparison = Comparison {
+            verification: verified(31),
+            memory: Some(verified(30)),
+            workgroups: None,
+            after_timing: Some(verified(2)),
+            is_same_code: false,
+            not_reproduced: None,
+            timings: vec![
+                // Together 2,000 ns become 2,300.
+                timing(CacheState::Warm, 0.01, [[1_000.0, 900.0], [100.0, 140.0]]),
+                // 8,000 ns become 4,000, by a clock of longer steps.
+                timing(CacheState::Cold, 1.0, [[4_000.0, 2_000.0], [400.0, 200.0]]),
+            ],
+        };
+        let ratios: Vec<_> =
+            comparison.timings.iter().map(|it| (it.judgment.ratio * 100.0).round()).collect();
+        assert_eq!((ratios, comparison.is_slower()), (vec![115.0, 50.0], Some(true)));
+        let mut report = serde_json::to_value(ComparisonReport::from_comparison(&comparison)).unwrap();
+        shortened(&mut report);
+        let text = serde_json::to_string_pretty(&report).unwrap() + "\n";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/two_shapes.compare.json");
+        testing::assert_golden(path.as_ref(), &text);
+    }
 }

@@ -79,7 +79,8 @@ pub struct FunctionChange {
     pub verdict: ChangeVerdict,
     /// Nanoseconds by which its dispatches took longer in total, apart from the factor of their numbers.
     pub change_ns: f64,
-    /// Its part by the number of dispatches that are added, by the mean before; after, if there is none before.
+    /// Its part by the number of dispatches that are added, by the mean before; after, if there is none
+    /// before.
     pub count_change_ns: f64,
     /// Its part by the mean, of all dispatches after.
     pub mean_change_ns: f64,

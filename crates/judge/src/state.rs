@@ -7,7 +7,8 @@ use crate::{
 /// The clock that decides when to stop, and divides rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
-    /// CPU time of the thread, or of the process with [`measure_process_cpu_time`](crate::Benchmark::measure_process_cpu_time).
+    /// CPU time of the thread, or of the process:
+    /// [`measure_process_cpu_time`](crate::Benchmark::measure_process_cpu_time).
     #[default]
     CpuTime,
     /// Wall-clock time between the first and the last iteration, excluding pauses.

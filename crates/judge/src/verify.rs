@@ -278,7 +278,7 @@ impl Verification {
         }
     }
 
-    /// The remedy by which the user is told more.
+    /// The remedy that shows the user more.
     pub fn remedy(&self) -> Option<Remedy> {
         match self.digested_bytes {
             0 => None,
@@ -488,8 +488,43 @@ mod tests {
     use super::*;
     use crate::{ElementDifference, Histogram, HistogramBin};
 
-    /// A worker passes what it found as the JSON of reports: a field that is missing there, or that is read in
-    /// another form, would be lost in the tool.
+    fn summary() -> NumberSummary {
+        NumberSummary {
+            minimum: -1.0,
+            maximum: 2.0,
+            mean: 0.5,
+            finite_count: 9,
+            nan_count: 10,
+            infinity_count: 11,
+        }
+    }
+
+    fn elements(error: RoundingError) -> ElementDifferences {
+        let first = ElementDifference {
+            index: 12,
+            expected: "1.0".into(),
+            actual: "NaN".into(),
+            ulps: Some(13),
+            absolute: Some(0.5),
+            relative: None,
+        };
+        let histogram = Histogram {
+            is_in_ulps: true,
+            bins: vec![HistogramBin { up_to: Some(1), count: 14 }, HistogramBin { up_to: None, count: 15 }],
+            other_count: 16,
+        };
+        ElementDifferences {
+            compared_count: 17,
+            different_count: 18,
+            tolerated_count: 19,
+            rounding: Some(error),
+            first: vec![first],
+            histogram,
+        }
+    }
+
+    /// A worker passes what it found as the JSON of reports: a field that is missing there, or that is read
+    /// in another form, would be lost in the tool.
     #[test]
     fn a_verification_is_a_message() {
         let range = |offset, length| Range { offset, length };
@@ -513,35 +548,7 @@ mod tests {
             relative_scale: 0.25,
             is_ill_conditioned: true,
         };
-        let summary = NumberSummary {
-            minimum: -1.0,
-            maximum: 2.0,
-            mean: 0.5,
-            finite_count: 9,
-            nan_count: 10,
-            infinity_count: 11,
-        };
-        let first = ElementDifference {
-            index: 12,
-            expected: "1.0".into(),
-            actual: "NaN".into(),
-            ulps: Some(13),
-            absolute: Some(0.5),
-            relative: None,
-        };
-        let histogram = Histogram {
-            is_in_ulps: true,
-            bins: vec![HistogramBin { up_to: Some(1), count: 14 }, HistogramBin { up_to: None, count: 15 }],
-            other_count: 16,
-        };
-        let elements = ElementDifferences {
-            compared_count: 17,
-            different_count: 18,
-            tolerated_count: 19,
-            rounding: Some(error),
-            first: vec![first],
-            histogram,
-        };
+        let (summary, elements) = (summary(), elements(error));
         let difference = |type_source, digest_bytes| Difference {
             place: place.clone(),
             binding: Some(20),

@@ -1,12 +1,14 @@
 //! The numbers in the lists of kernels of two captures, compared with golden files.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rehal_hal::DeviceGroup;
-use rehal_kernels::{KernelOptions, Kernels, function_costs};
+use rehal_judge::{Clock, JudgeOptions, Side};
+use rehal_kernels::{KernelOptions, Kernels, compare_replays, function_costs};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions};
+use rehal_replay::{Plan, PlanOptions, Replacement, Replay, ReplayOptions, Selector, Substitution};
 use serde_json::json;
 
 fn plan(name: &str) -> Arc<Plan> {
@@ -15,8 +17,13 @@ fn plan(name: &str) -> Arc<Plan> {
 }
 
 fn replay(plan: &Arc<Plan>) -> Replay {
+    replay_with(plan, Vec::new())
+}
+
+fn replay_with(plan: &Arc<Plan>, substitutions: Vec<Substitution>) -> Replay {
     let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
-    Replay::new(plan.clone(), &devices, &ReplayOptions::default()).unwrap()
+    let options = ReplayOptions::default().substitutions(substitutions);
+    Replay::new(plan.clone(), &devices, &options).unwrap()
 }
 
 /// A line for each kernel, without its times, in the order of the first dispatches.
@@ -57,12 +64,13 @@ fn lists_of_kernels_have_the_numbers_of_golden_files() {
 fn times_are_those_of_each_kernel() {
     let replay = replay(&plan("chain.chain.local-sync"));
     let mut options = KernelOptions::default();
-    options.max_time = std::time::Duration::from_secs(3600);
+    options.max_time = Duration::from_secs(3600);
     for repetitions in [1, 13] {
         options.repetitions = Some(repetitions);
         let timed = Kernels::timed(&replay, &options).unwrap();
         let times: Vec<u64> = timed.kernels.iter().map(|it| it.time_ns.unwrap()).collect();
-        // Two of the five are dispatched once, and a loop of 576 additions takes longer than a step of the clock.
+        // Two of the five are dispatched once, and a loop of 576 additions takes longer than a step of the
+        // clock.
         assert!(times.len() == 5 && times.iter().all(|ns| *ns > 0), "{times:?}");
         assert!(times.is_sorted_by(|longer, shorter| longer >= shorter), "{times:?}");
         assert_eq!((timed.total_ns, timed.sample_count), (Some(times.iter().sum()), repetitions));
@@ -70,4 +78,33 @@ fn times_are_those_of_each_kernel() {
         assert!(has_intervals.clone().all(|it| it == (repetitions >= 13)), "{:?}", has_intervals);
         assert_eq!(timed.kernels.iter().map(|it| it.count).sum::<u64>(), timed.dispatch_count);
     }
+}
+
+/// Without this test, functions may not be timed at all, or the sides be exchanged: the replacement of one
+/// function uses no vectors, and takes many times as long.
+#[test]
+fn functions_of_two_replays_are_compared() {
+    let plan = plan("chain.chain.local-sync");
+    let functions = [
+        ("chain_dispatch_0_matmul_24x24x24_f32", 1, false),
+        ("chain_dispatch_1_matmul_24x24x24_f32", 11, true),
+        ("chain_dispatch_6_elementwise_576_f32", 1, true),
+    ];
+    let code = std::fs::read(testing::fixtures().join("cts/chain.so")).unwrap();
+    let prepare = |side| {
+        let replacement = Replacement::bytes(code.clone());
+        let substitution = Substitution::new(Selector::Name(functions[0].0.to_owned()), replacement);
+        Ok(replay_with(&plan, if side == Side::Replaced { vec![substitution] } else { Vec::new() }))
+    };
+    let mut options = JudgeOptions::default();
+    options.max_time = Duration::from_millis(500);
+    let mut found = compare_replays(&prepare, None, &options).unwrap();
+    assert_eq!(found.times, Some(Clock::Processor));
+    found.functions.sort_by(|one, other| one.name.cmp(&other.name));
+    let told: Vec<_> =
+        found.functions.iter().map(|it| (&*it.name, it.dispatch_count, it.has_same_code)).collect();
+    assert_eq!(told, functions);
+    let ratio = found.functions[0].timing.ratio;
+    assert!(ratio > 3.0 && found.whole.ratio > 1.0, "{ratio} {found:?}");
+    assert!(found.functions.iter().all(|it| it.timing.captured.ns > 0.0), "{found:?}");
 }

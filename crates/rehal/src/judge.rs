@@ -12,6 +12,7 @@
 //! ```
 
 pub use rehal_judge::{
-    Clock, Interval, Judgment, Modes, PartTiming, ProcessJudgment, SideTiming, Statistic, TimingVerdict,
-    check_times, judge_processes,
+    ChangeVerdict, Clock, FunctionChange, FunctionTotals, HistoryComparison, HistoryEntry, HistoryLoad,
+    HistoryOrigin, HistoryPair, Interval, Judgment, MeasuredTime, Modes, PartTiming, ProcessJudgment,
+    ProfileComparison, ProfileSide, SideTiming, Statistic, TimingVerdict, check_times, judge_processes,
 };

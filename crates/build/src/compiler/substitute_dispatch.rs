@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     /// Accesses 128 bytes of binding 0, and a number of bytes of binding 1 that its text does not say.
-    const SOURCE: &str = r#"module {
+    const SOURCE: &str = r#"
   hal.executable private @add_dispatch_0 {
     hal.executable.variant public @embedded target(<"llvm-cpu", "embedded-elf-x86_64", {}>) {
       hal.executable.export public @add_f32 ordinal(0) layout(#hal.pipeline.layout<bindings = [#hal.pipeline.binding<storage_buffer>, #hal.pipeline.binding<storage_buffer>]>)
@@ -127,7 +127,6 @@ mod tests {
       }
     }
   }
-}
 "#;
 
     fn dispatched(name: &str, binding_bytes: &[Option<u64>]) -> DispatchedFunction {

@@ -21,7 +21,7 @@ pub struct TrialFile {
     header: Value,
     /// The trials that it had when it was opened.
     pub known: Vec<Trial>,
-    /// Why lines of it were skipped, if some are no trials.
+    /// The reason why lines of it were skipped, if some are not trials.
     pub skipped: Option<String>,
 }
 

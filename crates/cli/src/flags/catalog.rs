@@ -9,8 +9,7 @@ use rehal_hal::PerfMap;
 
 use super::files::read_if;
 use super::flag::{Effect, Flag, Group, List, Query};
-use super::value_type::{Refusal, text, time};
-use crate::devices;
+use super::value_type::{Refusal, device_uri, text, time};
 
 /// The flags that crash reports name.
 pub(crate) const CRASH_OPTIONS: OptionNames =
@@ -48,7 +47,7 @@ pub(crate) const DEVICE: List<String> = List::parsed(
     "device",
     "URI",
     "a driver or a device URI",
-    devices::check_uri,
+    device_uri,
     "The device to run on: a driver name, or a URI that --list_devices prints. Repeat it once for each \
      device of the program or capture, in the same order. Parameters of a URI override flags for that device alone, such as \
      'local-task://?task_topology_cpu_ids=0,1&task_worker_local_memory=65536'. Default: local-task.",

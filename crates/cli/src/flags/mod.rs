@@ -37,7 +37,7 @@ pub use parse::Flags;
 pub(crate) use parse::invalid;
 pub use short::help_short;
 pub use value_type::{Origin, Refusal, Words};
-pub(crate) use value_type::{optional_number, short_time, size, split_once, text, time};
+pub(crate) use value_type::{device_uri, optional_number, short_time, size, split_once, text, time};
 
 /// The groups of a tool that opens devices: its own, those of devices and of all drivers, and its own behind
 /// them.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use rehal_base::{Error, alternatives, shortened};
+use rehal_hal::DeviceUri;
 
 /// The type of a flag's value.
 #[derive(Clone, Copy)]
@@ -219,6 +220,13 @@ pub(super) fn path(value: &OsStr) -> Result<PathBuf, Refusal> {
 
 pub(super) fn optional_path(value: &OsStr) -> Result<Option<PathBuf>, Refusal> {
     Ok((!value.is_empty()).then(|| value.into()))
+}
+
+/// A device URI, of which only the syntax is checked: devices are looked up once all flags are parsed.
+pub(crate) fn device_uri(value: &OsStr) -> Result<String, Refusal> {
+    let uri = value.to_str().ok_or(Refusal::Unexpected)?;
+    DeviceUri::parse(uri)?;
+    Ok(uri.to_string())
 }
 
 /// Splits at the first `separator`, if it occurs.

@@ -86,7 +86,7 @@ const FORCE: Flag<bool> = Flag::switch(
 const EXECUTABLES_GROUP: Group =
     Group { title: "Executables", flags: &[&FORMAT, &BINARIES_TO, &FORCE, &replay_flags::RECOVER] };
 
-/// Advice about files that would be replaced.
+/// What to do about files that would be replaced.
 const KEEP: &str = "name another directory, or replace them by --force";
 
 const SOURCES_GROUP: Group = Group {
@@ -94,7 +94,7 @@ const SOURCES_GROUP: Group = Group {
     flags: &[&SOURCES_TO, &CONFIGURATIONS_TO, &BENCHMARKS_TO, &TARGET],
 };
 
-/// The kinds of dumps of the compiler by flag.
+/// What the compiler dumps for which flag.
 const DUMPS: [(&Flag<Option<PathBuf>>, DumpKind); 4] = [
     (&SOURCES_TO, DumpKind::Sources),
     (&CONFIGURATIONS_TO, DumpKind::Configurations),
@@ -208,7 +208,7 @@ fn run_compiler(invocation: &Invocation, path: PathBuf) -> Result<()> {
     invocation.print(&list, flags.get(&FORMAT), Subject { capture: None, devices: None })
 }
 
-/// The kind of files that are written, their directory, and their names.
+/// What is written, where, and the files there.
 type Written<'a> = (&'a (DumpKind, PathBuf), &'a Vec<String>);
 
 /// The executables of a program that is a source.

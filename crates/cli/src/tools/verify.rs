@@ -23,7 +23,7 @@ use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};
 use super::report_format::{self, Format};
 use super::{ledger_flags, replay_flags};
 use crate::devices::Expectations;
-use crate::flags::{DEVICE_TIMEOUT, Flag, Flags, Group, List, Refusal, read, with_devices};
+use crate::flags::{DEVICE_TIMEOUT, Flag, Flags, Group, List, Refusal, device_uri, read, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::progress::Progress;
 use crate::report::{Report, Subject};
@@ -82,7 +82,7 @@ const OTHER_DEVICE: List<String> = List::parsed(
     "other_device",
     "URI",
     "a driver or a device URI",
-    devices::check_uri,
+    device_uri,
     "The device of a second replay, which is compared with that on --device after each dispatch; with --against_capture, the one \
      that this capture runs on. Repeat it once for each device of the capture, in the same order.",
 );

@@ -669,11 +669,12 @@ mod tests {
         const BOUND: Bound = (Binds, 128, false);
         const WRITTEN: Bound = (Binds, 128, true);
         const LONGER: Bound = (Binds, 192, true);
+        /// Of the expected side and of the verified one; the ordinals of the pairs.
+        type Case = ([Bound; 2], [Bound; 2], Result<Vec<u32>, String>);
         let only_own = Err("writes binding 1, and only reads it in the other capture".to_owned());
         let only_other = Err("only reads binding 1, which it writes in the other capture".to_owned());
         let lengths = Err("has 192 bytes in binding 1, and 128 in the other capture".to_owned());
-        // Of the expected side and of the verified one; the ordinals of the pairs.
-        let cases: [([_; 2], [_; 2], Result<Vec<u32>, String>); 8] = [
+        let cases: [Case; 8] = [
             ([WRITTEN, WRITTEN], [WRITTEN, WRITTEN], Ok(vec![0, 1])),
             ([WRITTEN, READ], [WRITTEN, READ], Ok(vec![0])),
             ([WRITTEN, READ], [WRITTEN, BOUND], Ok(vec![0])),

@@ -77,7 +77,7 @@ fn has_register(operands: &str, kind: &str) -> bool {
         .any(|(at, _)| operands[at + kind.len()..].starts_with(|it: char| it.is_ascii_digit()))
 }
 
-/// What an instruction reads as.
+/// The elements as which an instruction reads bytes.
 fn element(mnemonic: &str, is_vector: bool, width: usize) -> Element {
     let plain = mnemonic.strip_prefix('v').filter(|_| is_vector).unwrap_or(mnemonic);
     let of_letter = |letter: Option<char>| match letter {
@@ -186,7 +186,7 @@ impl Element {
 mod tests {
     use super::*;
 
-    /// What is printed behind an instruction that loads from these bytes, which are at 0x580.
+    /// The text behind an instruction that loads from these bytes, which are at 0x580.
     fn text(instruction: &str, bytes: &[u8]) -> Option<String> {
         let read = |address: u64, length: usize| (address == 0x580).then_some(bytes)?.get(..length);
         Constant::loaded(instruction, read).map(|it| it.text())

@@ -151,3 +151,68 @@ fn compare(
         elements: comparison.finish(),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use rehal_hal::BufferParams;
+    use rehal_local::LocalSync;
+    use rehal_local::executable::Plugins;
+
+    use super::*;
+
+    /// Without this test, bytes that differ may be miscounted, or be named after another binding.
+    #[test]
+    fn bytes_that_differ_are_those_of_a_binding_or_of_a_gap() {
+        /// Some bytes more than two pieces, so that the last one begins with the third.
+        const LAST: u64 = 2 * PIECE_BYTES as u64 + 64;
+        let text = include_bytes!("../../tests/data/add4.add.local-sync.json");
+        let mut descriptor = KernelDescriptor::parse(text).unwrap();
+        // The second and the third binding overlap; bytes 48 to 64 are of none.
+        let ranges = [(0, 48), (64, LAST), (80, 16)];
+        assert_eq!(descriptor.bindings.len(), ranges.len());
+        for (binding, range) in descriptor.bindings.iter_mut().zip(ranges) {
+            (binding.offset, binding.length) = range;
+        }
+        descriptor.allocation_bytes = 64 + LAST;
+        let device = LocalSync::create(Plugins::default());
+        let memory = device.allocate_buffer(BufferParams::default(), descriptor.allocation_bytes).unwrap();
+        let (mut snapshot, file) =
+            (vec![0; descriptor.allocation_bytes as usize], tempfile::tempfile().unwrap());
+        // Some bytes of the allocation with, for each difference, its binding, others, first byte in the
+        // allocation and there, length, number of bytes and, of f32, of elements.
+        type Found = (Option<u32>, Vec<u32>, u64, u64, u64, u64, u64);
+        let cases: [(&[usize], Vec<Found>); 6] = [
+            (&[], vec![]),
+            (&[0], vec![(Some(0), vec![], 0, 0, 1, 1, 1)]),
+            (&[40, 44, 47], vec![(Some(0), vec![], 40, 40, 8, 3, 2)]),
+            // A gap is compared as bytes.
+            (&[47, 48, 50], vec![(Some(0), vec![], 47, 47, 1, 1, 1), (None, vec![], 48, 0, 3, 2, 2)]),
+            (&[84], vec![(Some(1), vec![2], 84, 20, 1, 1, 1), (Some(2), vec![1], 84, 4, 1, 1, 1)]),
+            (&[100, LAST as usize + 63], vec![(Some(1), vec![], 100, 36, LAST + 63 - 100 + 1, 2, 2)]),
+        ];
+        for (at, expected) in cases {
+            snapshot.fill(0);
+            transfer::write(&memory, 0, &snapshot).unwrap();
+            at.iter().for_each(|at| snapshot[*at] = 1);
+            file.write_all_at(&snapshot, 0).unwrap();
+            let found = compare_snapshot(&descriptor, &memory, &file, "f32".parse().ok()).unwrap();
+            let found: Vec<Found> = found
+                .into_iter()
+                .map(|it| {
+                    let Range { offset, length } = it.different;
+                    let different_count = it.elements.different_count;
+                    (
+                        it.binding,
+                        it.aliases,
+                        it.allocation_offset,
+                        offset,
+                        length,
+                        it.different_bytes,
+                        different_count,
+                    )
+                })
+                .collect();
+            assert_eq!(found, expected, "{at:?}");
+        }
+    }
+}

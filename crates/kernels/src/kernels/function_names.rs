@@ -87,8 +87,8 @@ impl FunctionNames {
         }
     }
 
-    /// Selects the functions of substitutions by their names, if they are named by a part or a pattern. Returns
-    /// the errors of names that are not those of functions, which executables may have.
+    /// Selects the functions of substitutions by their names, if they are named by a part or a pattern.
+    /// Returns the errors of names that are not those of functions, which executables may have.
     pub fn resolve(&self, substitutions: &mut [Substitution]) -> Vec<Error> {
         let mut unresolved = Vec::new();
         for it in substitutions {

@@ -15,7 +15,8 @@ impl Kernels {
         self.kernels.iter().filter_map(of).collect()
     }
 
-    /// Sets the times to the medians of several processes, if there are several, and sorts the kernels by them.
+    /// Sets the times to the medians of several processes, if there are several, and sorts the kernels by
+    /// them.
     pub fn set_times(&mut self, measured: &[MeasuredTime]) {
         let of: HashMap<_, _> = measured.iter().map(|it| (&*it.name, it)).collect();
         let listed = |kernels: &[Kernel]| kernels.iter().filter_map(|it| it.time_ns).sum::<u64>();

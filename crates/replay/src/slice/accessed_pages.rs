@@ -6,7 +6,7 @@ use rehal_base::{Range, Result};
 
 use super::BufferRanges;
 use super::collect::{Collector, Content, Reading};
-use super::cut::SliceOperations;
+use super::cut::SlicePlan;
 use super::isolated_work::Fill;
 use super::shared::Shared;
 use super::trim::Tested;
@@ -24,7 +24,7 @@ impl Shared<'_> {
     /// bytes, also without what is left out. Work whose bytes are the same accesses the same pages.
     pub(super) fn keep_accessed(
         &self,
-        found: &SliceOperations,
+        found: &SlicePlan,
         collected: &mut Collector<'_>,
         tested: &mut Tested,
     ) -> Result<()> {
@@ -63,12 +63,8 @@ impl Shared<'_> {
 
     /// The parts of its bindings that a dispatch accesses, in whole pages, by captured buffer; `None` if that
     /// is unknown, also because it cannot be performed by itself.
-    pub(super) fn accessed_pages(
-        &self,
-        found: &SliceOperations,
-        collected: &Collector<'_>,
-    ) -> Option<BufferRanges> {
-        let pages = self.accessed(found, collected).ok()??;
+    pub(super) fn accessed_pages(&self, cut: &SlicePlan, collected: &Collector<'_>) -> Option<BufferRanges> {
+        let pages = self.accessed(cut, collected).ok()??;
         let mut all = Vec::new();
         for (buffer, bound) in collected.touched() {
             let mut accessed = Ranges::default();
@@ -85,19 +81,15 @@ impl Shared<'_> {
 
     /// The ranges that the work accesses of each buffer that is watched; `None` if it does not write the same
     /// bytes, or if that is unknown.
-    fn accessed(
-        &self,
-        found: &SliceOperations,
-        collected: &Collector<'_>,
-    ) -> Result<Option<HashMap<u32, Vec<Range>>>> {
+    fn accessed(&self, cut: &SlicePlan, slice: &Collector<'_>) -> Result<Option<HashMap<u32, Vec<Range>>>> {
         let devices = self.replay.devices().devices();
-        let mut work = self.isolate_watched(devices, found, collected)?;
-        for content in &collected.contents {
+        let mut work = self.isolate_watched(devices, cut, slice)?;
+        for content in &slice.contents {
             work.write(content, Fill::Captured)?;
         }
         // A system call that accesses watched memory fails, and so does the work then.
         let Ok(outputs) = work.run(&|_| Ok(())) else { return Ok(None) };
-        let is_same = outputs.iter().eq(collected.outputs.iter().map(|it| &it.bytes));
+        let is_same = outputs.iter().eq(slice.outputs.iter().map(|it| &it.bytes));
         Ok(is_same.then_some(work.accessed))
     }
 }

@@ -23,7 +23,7 @@ pub(super) enum Item {
 }
 
 /// The operations of a slice, in the order of a run.
-pub(super) struct SliceOperations {
+pub(super) struct SlicePlan {
     pub items: Vec<Item>,
     /// The function or scope.
     pub name: String,
@@ -38,7 +38,7 @@ pub(super) struct SliceOperations {
 
 impl Replay {
     /// Finds the operations of a cut. Fails if there are none.
-    pub(super) fn find(&self, cut: &Cut) -> Result<SliceOperations> {
+    pub(super) fn find(&self, cut: &Cut) -> Result<SlicePlan> {
         match cut {
             Cut::Dispatch { record, occurrence } => self.find_record(*record, *occurrence),
             Cut::Function { pattern, occurrence } => self.find_function(pattern, *occurrence),
@@ -47,7 +47,7 @@ impl Replay {
     }
 
     /// Finds dispatches, by record and occurrence, in a single search.
-    pub(super) fn find_dispatches(&self, sites: &[(u32, u64)]) -> Result<Vec<SliceOperations>> {
+    pub(super) fn find_dispatches(&self, sites: &[(u32, u64)]) -> Result<Vec<SlicePlan>> {
         let names = self.function_names()?;
         let missing = |(record, occurrence): &(u32, u64)| {
             Error::not_found(format!("record #{record} has no dispatch of occurrence {occurrence}"))
@@ -57,7 +57,7 @@ impl Replay {
         found.map(|(found, site)| Ok(named(&names, found.as_ref().ok_or_else(|| missing(site))?))).collect()
     }
 
-    fn find_record(&self, record: u32, occurrence: u64) -> Result<SliceOperations> {
+    fn find_record(&self, record: u32, occurrence: u64) -> Result<SlicePlan> {
         let plan = self.plan();
         if let [Some(site)] = &performed(plan, &[(record, occurrence)])[..] {
             return Ok(named(&self.function_names()?, site));
@@ -75,7 +75,7 @@ impl Replay {
         .advise(Remedy::ListDispatches))
     }
 
-    fn find_function(&self, pattern: &str, occurrence: u64) -> Result<SliceOperations> {
+    fn find_function(&self, pattern: &str, occurrence: u64) -> Result<SlicePlan> {
         let (plan, names) = (self.plan(), self.function_names()?);
         let is_match = |name: &String| glob::matches(pattern, name);
         let matches: Vec<Vec<bool>> = names.iter().map(|it| it.iter().map(is_match).collect()).collect();
@@ -219,18 +219,18 @@ fn performed<'p>(plan: &'p Plan, sites: &[(u32, u64)]) -> Vec<Option<DispatchSit
 }
 
 /// A dispatch, with the name of its function.
-fn named(names: &[Vec<String>], site: &DispatchSite<'_>) -> SliceOperations {
+fn named(names: &[Vec<String>], site: &DispatchSite<'_>) -> SlicePlan {
     let name = names[site.dispatch.executable as usize][site.dispatch.function as usize].clone();
-    SliceOperations { name, ..found_site(site) }
+    SlicePlan { name, ..found_site(site) }
 }
 
-fn found_site(site: &DispatchSite<'_>) -> SliceOperations {
+fn found_site(site: &DispatchSite<'_>) -> SlicePlan {
     let DispatchSite { submission, submission_location: location, .. } = *site;
     let item = match site.command {
         None => Item::Submission(submission, location),
         Some(command) => Item::Command { submission, location, command },
     };
-    SliceOperations {
+    SlicePlan {
         items: vec![item],
         name: String::new(),
         location: site.location,
@@ -240,7 +240,7 @@ fn found_site(site: &DispatchSite<'_>) -> SliceOperations {
     }
 }
 
-fn find_scope(plan: &Plan, name: &[u8], occurrence: u64) -> Result<SliceOperations> {
+fn find_scope(plan: &Plan, name: &[u8], occurrence: u64) -> Result<SlicePlan> {
     let entries = scopes::entries(plan, name).map_err(|error| error.advise("cut out a dispatch instead"))?;
     let shown = name.escape_ascii();
     let entry = usize::try_from(occurrence).ok().and_then(|at| entries.get(at)).ok_or_else(|| {
@@ -272,7 +272,7 @@ fn find_scope(plan: &Plan, name: &[u8], occurrence: u64) -> Result<SliceOperatio
     let submission = submission.ok_or_else(|| {
         Error::failed_precondition(format!("scope '{shown}' issues no work")).advise(Remedy::SurveyCapture)
     })?;
-    Ok(SliceOperations {
+    Ok(SlicePlan {
         items,
         name: String::from_utf8_lossy(name).into_owned(),
         location: plan.steps[entry.begin as usize].location,

@@ -11,7 +11,7 @@ use rehal_hal::{
 };
 
 use super::collect::{Collector, Content};
-use super::cut::{Item, SliceOperations};
+use super::cut::{Item, SlicePlan};
 use super::pieces::{Piece, Source};
 use super::references::References;
 use super::shared::Shared;
@@ -58,7 +58,7 @@ struct Needs {
 pub(super) struct IsolatedWork<'r> {
     shared: &'r Shared<'r>,
     plan: &'r Plan,
-    found: &'r SliceOperations,
+    found: &'r SlicePlan,
     collected: &'r Collector<'r>,
     devices: &'r [Device],
     objects: Objects,
@@ -79,7 +79,7 @@ impl<'r> Shared<'r> {
     pub(super) fn isolate(
         &'r self,
         devices: &'r [Device],
-        found: &'r SliceOperations,
+        found: &'r SlicePlan,
         collected: &'r Collector<'r>,
     ) -> Result<IsolatedWork<'r>> {
         self.begin(devices, found, collected, None)
@@ -89,7 +89,7 @@ impl<'r> Shared<'r> {
     pub(super) fn isolate_watched(
         &'r self,
         devices: &'r [Device],
-        found: &'r SliceOperations,
+        found: &'r SlicePlan,
         collected: &'r Collector<'r>,
     ) -> Result<IsolatedWork<'r>> {
         self.begin(devices, found, collected, Some(Vec::new()))
@@ -98,7 +98,7 @@ impl<'r> Shared<'r> {
     fn begin(
         &'r self,
         devices: &'r [Device],
-        found: &'r SliceOperations,
+        found: &'r SlicePlan,
         collected: &'r Collector<'r>,
         watched: Option<Vec<(u32, Box<dyn WatchAccesses>)>>,
     ) -> Result<IsolatedWork<'r>> {
@@ -125,7 +125,7 @@ impl<'r> Shared<'r> {
     }
 
     /// The devices that a slice uses, by index.
-    pub(super) fn used_devices(&self, found: &SliceOperations, collected: &Collector<'_>) -> BTreeSet<u32> {
+    pub(super) fn used_devices(&self, found: &SlicePlan, collected: &Collector<'_>) -> BTreeSet<u32> {
         let mut devices = BTreeSet::new();
         for item in &found.items {
             if let Item::Submission(submission, _) | Item::Command { submission, .. } = *item {
@@ -137,7 +137,7 @@ impl<'r> Shared<'r> {
     }
 
     /// The objects that the operations of a slice name, each with its device, in the order of the capture.
-    fn needed(&self, found: &SliceOperations, collected: &Collector<'_>) -> Vec<(u32, Needed<'_>)> {
+    fn needed(&self, found: &SlicePlan, collected: &Collector<'_>) -> Vec<(u32, Needed<'_>)> {
         let needs = Needs::from_items(self, &found.items);
         let buffers: BTreeSet<u32> = collected.buffers().collect();
         let created = self.plan.host_ops.iter().filter_map(|op| {

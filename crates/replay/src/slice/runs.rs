@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rehal_base::{Context, Error, Result};
 
 use super::collect::Collector;
-use super::cut::{Item, SliceOperations};
+use super::cut::{Item, SlicePlan};
 use super::shared::Shared;
 use crate::{Observer, Operation, RecordLocation};
 
@@ -23,7 +23,7 @@ pub(super) struct ScopeRun<'s> {
 }
 
 impl<'s> ScopeRun<'s> {
-    pub(super) fn new(shared: &'s Shared<'s>, found: &SliceOperations, end: RecordLocation) -> Self {
+    pub(super) fn new(shared: &'s Shared<'s>, found: &SlicePlan, end: RecordLocation) -> Self {
         let (mut submissions, mut host_writes) = (HashSet::new(), HashMap::new());
         for item in &found.items {
             match *item {
@@ -101,7 +101,7 @@ impl Observer for ScopeRun<'_> {
 /// Collects what dispatches access, and passes each of them on as soon as it is complete.
 pub(super) struct DispatchRun<'s, F> {
     shared: &'s Shared<'s>,
-    founds: &'s [SliceOperations],
+    founds: &'s [SlicePlan],
     /// The dispatches, by record and occurrence.
     sites: HashMap<(u32, u64), usize>,
     /// Their submissions, by the ordinals of the records.
@@ -114,7 +114,7 @@ pub(super) struct DispatchRun<'s, F> {
 impl<'s, F: FnMut(usize, Collector<'s>, Duration) -> Result<()>> DispatchRun<'s, F> {
     /// `cut` is called with the index of a dispatch, what it accesses, and the time of the replay up to
     /// there.
-    pub(super) fn new(shared: &'s Shared<'s>, founds: &'s [SliceOperations], cut: F) -> Self {
+    pub(super) fn new(shared: &'s Shared<'s>, founds: &'s [SlicePlan], cut: F) -> Self {
         let sites = founds.iter().zip(0..).map(|(it, index)| ((it.location.ordinal, it.occurrence), index));
         let submissions = founds.iter().map(|it| it.submission.ordinal);
         Self {
@@ -137,7 +137,7 @@ impl<'s, F: FnMut(usize, Collector<'s>, Duration) -> Result<()>> DispatchRun<'s,
     }
 
     fn pass_on(&mut self, index: usize, collector: Collector<'s>, elapsed: Duration) -> Result<()> {
-        let SliceOperations { location, occurrence, .. } = self.founds[index];
+        let SlicePlan { location, occurrence, .. } = self.founds[index];
         self.sites.remove(&(location.ordinal, occurrence));
         (self.cut)(index, collector, elapsed)
     }

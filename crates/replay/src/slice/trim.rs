@@ -7,7 +7,7 @@ use std::time::Duration;
 use rehal_base::{Range, Result};
 
 use super::collect::{Collector, Content, Reading};
-use super::cut::SliceOperations;
+use super::cut::SlicePlan;
 use super::isolated_work::{Fill, patterns};
 use super::shared::Shared;
 use crate::effects::{Ranges, changes, overlap};
@@ -35,7 +35,7 @@ impl Shared<'_> {
     /// is both changed and bound more than once is tested only if that is cheap.
     pub(super) fn test(
         &self,
-        found: &SliceOperations,
+        found: &SlicePlan,
         collected: &mut Collector<'_>,
         is_cheap: bool,
     ) -> Result<Tested> {
@@ -73,7 +73,7 @@ impl Shared<'_> {
     /// The bytes of contents that the work writes, if they have no effect on what it writes, all of it.
     fn written_without(
         &self,
-        found: &SliceOperations,
+        found: &SlicePlan,
         collected: &Collector<'_>,
         which: &[bool],
     ) -> Result<Option<Vec<Ranges>>> {
@@ -113,7 +113,7 @@ impl Shared<'_> {
     /// only the bytes that are `written` are read.
     pub(super) fn is_same_without(
         &self,
-        found: &SliceOperations,
+        found: &SlicePlan,
         collected: &Collector<'_>,
         which: &[bool],
         written: &[Ranges],
@@ -146,7 +146,7 @@ impl Tested {
     fn passes(
         &mut self,
         shared: &Shared<'_>,
-        found: &SliceOperations,
+        found: &SlicePlan,
         collected: &Collector<'_>,
         which: &[bool],
         checks: bool,

@@ -6,7 +6,7 @@ use rehal_base::{Error, Result};
 use rehal_hal::DeviceGroup;
 
 use super::collect::{Collector, Content};
-use super::cut::SliceOperations;
+use super::cut::SlicePlan;
 use super::isolated_work::Fill;
 use super::pieces::Source;
 use super::shared::Shared;
@@ -18,7 +18,7 @@ impl Shared<'_> {
     /// Writes a slice. `elapsed` is the time of the replay up to its end.
     pub(super) fn write(
         &self,
-        found: &SliceOperations,
+        found: &SlicePlan,
         mut collected: Collector<'_>,
         elapsed: Duration,
         sink: impl CaptureSink + 'static,
@@ -40,7 +40,7 @@ impl Shared<'_> {
             bytes: output.bytes,
         };
         let reads = std::mem::take(&mut collected.outputs).into_iter().map(read).collect();
-        let SliceOperations { ref name, location, occurrence, .. } = *found;
+        let SlicePlan { ref name, location, occurrence, .. } = *found;
         let is_checked = tested.is_checked;
         Ok(Slice { name: name.clone(), location, occurrence, content_bytes, is_checked, reads })
     }
@@ -57,7 +57,7 @@ impl Shared<'_> {
 
     /// Fails if the work by itself writes other bytes. No contents are left out: a test that leaves some out
     /// checks the rest.
-    fn check(&self, found: &SliceOperations, collected: &Collector<'_>) -> Result<()> {
+    fn check(&self, found: &SlicePlan, collected: &Collector<'_>) -> Result<()> {
         let outputs = self.perform(found, collected, &|_| Fill::Captured)?;
         match outputs.iter().eq(collected.outputs.iter().map(|it| &it.bytes)) {
             true => Ok(()),
@@ -73,7 +73,7 @@ impl Shared<'_> {
     /// contains.
     fn record(
         &self,
-        found: &SliceOperations,
+        found: &SlicePlan,
         collected: &Collector<'_>,
         unread: &[bool],
         sink: impl CaptureSink + 'static,
@@ -119,7 +119,7 @@ impl Shared<'_> {
     /// The bytes that the work writes when it is performed by itself.
     pub(super) fn perform(
         &self,
-        found: &SliceOperations,
+        found: &SlicePlan,
         collected: &Collector<'_>,
         fill: &dyn Fn(usize) -> Fill,
     ) -> Result<Vec<Vec<u8>>> {
@@ -131,7 +131,7 @@ impl Shared<'_> {
     }
 }
 
-fn shown(found: &SliceOperations) -> String {
+fn shown(found: &SlicePlan) -> String {
     match found.end {
         Some(_) => format!("scope '{}'", found.name.escape_debug()),
         None => format!("the dispatch of '{}' at {}", found.name.escape_debug(), found.location),

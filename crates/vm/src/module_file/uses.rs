@@ -180,8 +180,7 @@ impl Registers<'_> {
             Op::ConstI32 | Op::ConstI64 => written.integer = Some(instruction.bits(0)),
             Op::Block => self.integers = self.blocks.remove(&(instruction.offset as u32)).unwrap_or_default(),
             _ => {
-                let rodata = |register| self.get(register).rodata;
-                let passed = arguments(instruction).map(|list| list.iter().filter_map(rodata));
+                let passed = arguments(instruction).map(|it| it.iter().filter_map(|it| self.get(it).rodata));
                 let passed: SmallVec<[usize; 2]> = passed.into_iter().flatten().collect();
                 written.rodata = passed.first().copied().filter(|_| passed.len() == 1);
             }

@@ -92,7 +92,7 @@ struct Entry {
     reads: Vec<Read>,
 }
 
-/// The bytes that it writes, as a replay of it reads it.
+/// What it writes, as a replay of it reads it.
 #[derive(Serialize)]
 struct Read {
     buffer_id: u64,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::table::Column;
 
-/// The key that kernels are sorted by.
+/// What kernels are sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sort {
@@ -15,7 +15,7 @@ pub(super) enum Sort {
     Time,
 }
 
-/// The roof of a kernel, as far as it is known; null without a measurement of the device.
+/// What is known of the roof of a kernel; null without a measurement of the device.
 #[derive(Serialize)]
 pub(super) struct RoofFields {
     /// The least time of a dispatch.
