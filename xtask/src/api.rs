@@ -70,22 +70,24 @@ fn list() -> Result<String> {
     }
     let mut text = String::new();
     let mut unnamed = BTreeMap::new();
-    // What it defines itself; exports follow.
-    for line in items["rehal"].iter().filter(|line| !line.starts_with("pub use ")) {
-        text += &format!("{line}\n");
-    }
-    for export in &exports {
+    // First what it defines itself, whose names there are those of the face.
+    let own = items["rehal"].iter().filter(|line| !line.starts_with("pub use ")).cloned().collect();
+    let mut groups: Vec<Vec<String>> = vec![own];
+    for export in exports.iter().filter(|export| export.origin != "rehal") {
         let lines = lines_of(export, &items[export.origin.as_str()]);
         if lines.is_empty() {
             return Err(format!("{} has no public item {}", export.origin, export.leaf).into());
         }
+        groups.push(lines);
+    }
+    for lines in groups {
         // An `impl` says which traits it has, also those of other crates of the workspace.
         for line in lines.iter().filter(|line| !line.starts_with("impl")) {
-            for path in mentioned(line).filter(|path| !is_exported(path, &exports)) {
+            for path in mentioned(line).filter(|path| is_type(path) && !is_exported(path, &exports)) {
                 unnamed.entry(path.to_owned()).or_insert_with(|| line.clone());
             }
         }
-        text += &format!("\n{}\n", lines.join("\n"));
+        text += &format!("{}{}\n", if text.is_empty() { "" } else { "\n" }, lines.join("\n"));
     }
     if unnamed.is_empty() {
         return Ok(text);
@@ -105,6 +107,11 @@ fn mentioned(line: &str) -> impl Iterator<Item = &str> {
     line.split(move |it| !is_path(it))
         .filter(|it| it.starts_with("rehal_"))
         .map(|it| it.trim_end_matches(':'))
+}
+
+/// Whether a path is that of a type, not of a function or a module.
+fn is_type(path: &str) -> bool {
+    last(path).starts_with(char::is_uppercase)
 }
 
 /// Whether the face has the item, under any name.

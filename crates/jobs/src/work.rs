@@ -60,6 +60,7 @@ impl Caller<'_> {
     }
 
     /// The way to ask the process that started this one; `None` within one process.
+    #[doc(hidden)]
     pub fn asker(&self) -> Result<Option<Asker>> {
         let asker = self.0.map(Worker::asker).transpose();
         asker.map_err(|error| Error::io("asking the process that started this one", &error))

@@ -19,14 +19,21 @@
 //! # }
 //! ```
 
+#[doc(hidden)]
 pub use crate::capture_activity::{BufferColumns, BufferSummary, CaptureActivity};
 pub use crate::capture_file::{CaptureFile, CaptureOptions, DumpError};
-pub use crate::record_table::{RecordTable, TextColumn, record_table};
-pub use crate::records::{DispatchRow, RecordCheck, RecordFilter, RecordRow, Records};
+#[doc(hidden)]
+pub use crate::record_table::record_table;
+pub use crate::record_table::{RecordTable, TextColumn};
+#[doc(hidden)]
+pub use crate::records::RecordCheck;
+pub use crate::records::{DispatchRow, RecordFilter, RecordRow, Records};
 pub use crate::survey::{
-    ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,
-    RecordKind, ScopeSurvey, Survey, SurveyedBytes,
+    ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, RecordKind, ScopeSurvey, Survey,
+    SurveyedBytes,
 };
+#[doc(hidden)]
+pub use crate::survey::{MAX_FAILED, MAX_WORKGROUP_COUNTS};
 pub use crate::verdict::{FileState, Verdict};
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_edit::{

@@ -23,10 +23,10 @@ pub use rehal_base::{HostMemory, Range};
 pub use rehal_devices::{DeviceOptions, DeviceSettings, DeviceSpec, NamedPath, drivers};
 pub use rehal_hal::{
     AccessScope, Binding, Buffer, BufferBarrier, BufferParams, BufferRef, BufferUsage, CommandBuffer,
-    CommandBufferMode, CommandBufferParams, CommandCategories, Device, DeviceDescription, DeviceGroup,
-    DeviceInfo, DeviceSection, Dispatch, DispatchFlags, DispatchLimits, Driver, DriverRegistry, Event,
-    Executable, ExecutableFormat, File, FunctionInfo, FunctionParameter, HeapStatistics, HostCall,
+    CommandBufferMode, CommandBufferParams, CommandCategories, CommonOptions, Device, DeviceDescription,
+    DeviceGroup, DeviceInfo, DeviceSection, Dispatch, DispatchFlags, DispatchLimits, Driver, DriverRegistry,
+    Event, Executable, ExecutableFormat, File, FunctionInfo, FunctionParameter, HeapStatistics, HostCall,
     HostCallFlags, HostCallFn, HostFile, Live, Mapping, MemoryAccess, MemoryBarrier, MemoryStatistics,
-    MemoryType, Names, OptionSet, QUEUE_AFFINITY_ANY, Queue, QueueAffinity, Registration, Semaphore,
+    MemoryType, Names, OptionSet, PerfMap, QUEUE_AFFINITY_ANY, Queue, QueueAffinity, Registration, Semaphore,
     SemaphoreFlags, Timepoint, WHOLE_BUFFER, WaitCallback, WorkgroupCount, transfer,
 };

@@ -13,7 +13,6 @@
 //! | [`device`] | Open devices, and give them work. |
 //! | [`kernel`] | The kernels of a capture; an executable by itself; slices. |
 //! | [`work`] | Run captured code in another process, and survive it. |
-//! | [`dialogue`] | Let another process, or another language, steer a replay. |
 //! | [`profile`] | What did the devices do, and for how long? |
 //! | `tune` | Are results the same? Is a replacement of a kernel right, and faster? |
 //!
@@ -82,6 +81,7 @@ pub mod capture;
 mod capture_activity;
 mod capture_file;
 pub mod device;
+#[doc(hidden)]
 pub mod dialogue;
 pub mod judge;
 pub mod kernel;

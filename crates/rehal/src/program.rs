@@ -28,11 +28,15 @@
 //! # }
 //! ```
 
+#[doc(hidden)]
 pub use crate::programs::{
-    Batch, Calls, DispatchStatistics, Function, ListedExecutable, ListedFunction, ModuleExecutable,
-    ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer, ParameterFile, ParameterOptions, PendingCall,
-    PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions, SubstituteBuilder,
-    SubstitutedExecutable, TestOutcome, TextSink, input_of_bytes, replaced_functions, substitute_executables,
+    Batch, Calls, DispatchStatistics, ListedExecutable, ListedFunction, ModuleExecutable, ModuleTest,
+    ModuleTests, Offer, PreparedBatch, SubstituteBuilder, SubstitutedExecutable, TestOutcome, input_of_bytes,
+    replaced_functions, substitute_executables,
+};
+pub use crate::programs::{
+    Function, ModuleMode, ModuleSource, ParameterFile, ParameterOptions, PendingCall, Program, ProgramModule,
+    ProgramOptions, RecordingOptions, TextSink,
 };
 pub use rehal_base::{ElementType, Numerical};
 pub use rehal_devices::{MappedValue, ValueText, format_value, type_of_value};

@@ -6,10 +6,13 @@ mod replay;
 mod setup;
 mod verify;
 
-pub use rehal_jobs::{Isolation, Work, WorkOptions, perform};
+pub use rehal_jobs::{Caller, Isolation, Work, WorkOptions, perform};
 
+#[doc(hidden)]
 pub use check::{CheckTask, CheckWork, Checked, located};
-pub use compare::{CompareEnd, CompareWork, IsolatedComparison, compare_isolated};
+pub use compare::CompareWork;
+#[doc(hidden)]
+pub use compare::{CompareEnd, IsolatedComparison, compare_isolated};
 pub use replay::{ReplayWork, Replayed};
 pub use setup::ReplaySetup;
 pub use verify::VerifyWork;
@@ -18,6 +21,7 @@ use rehal_base::Result;
 use rehal_jobs::{WorkKind, Worker, serve};
 
 /// Performs the work that a worker is asked for.
+#[doc(hidden)]
 pub fn perform_work(worker: &Worker) -> Result<()> {
     serve(
         worker,
