@@ -47,7 +47,7 @@ impl Progress {
         Self { what: "", watched: None }
     }
 
-    /// A progress callback for `rehal-session`.
+    /// A progress callback for captures.
     pub(crate) fn teller(mut self) -> impl FnMut(rehal_replay::dump::Progress) {
         move |it| self.set(it.done_bytes, it.total_bytes)
     }

@@ -1,6 +1,6 @@
 //! Is one side faster or slower than another? Samples of times become a ratio, its interval and a verdict.
 //!
-//! All that compares times does so here: kernels (`rehal-tune`), replays with and without replacements, runs
+//! All that compares times does so here: kernels, replays with and without replacements, runs
 //! of several processes, profiles. So a difference is judged in one way, whatever measured it.
 //!
 //! - [`measure`] takes pairs of samples of two sides that are at hand, interleaved in random order. It has
