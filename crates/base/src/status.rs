@@ -83,6 +83,11 @@ impl StatusCode {
         ALL.get(value as usize).copied()
     }
 
+    /// The code with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        ALL.iter().copied().find(|code| code.name() == name)
+    }
+
     /// The name that IREE's tools print, such as `INVALID_ARGUMENT`.
     pub fn name(self) -> &'static str {
         NAMES[self as usize]

@@ -663,8 +663,9 @@ void rehal_report_free(rehal_report_t* report);
 
 /* Where captured code runs that this program may not trust: REHAL_ISOLATION_... */
 typedef uint32_t rehal_isolation_t;
-/* In a process of the program `rehal`: a kernel that crashes, ends its process or never ends is an error with
- * the name of its function, REHAL_STATUS_ABORTED or REHAL_STATUS_DEADLINE_EXCEEDED. */
+/* In a process of the program `rehal`, which is found beside this library, in PATH, or by REHAL_BINARY: a
+ * kernel that crashes or ends its process is an error with the name of its function, REHAL_STATUS_ABORTED; one
+ * that never ends is REHAL_STATUS_DEADLINE_EXCEEDED, if there is a longest time. */
 #define REHAL_ISOLATION_PROCESS 0
 /* In this process, which such a kernel ends. */
 #define REHAL_ISOLATION_NONE 1

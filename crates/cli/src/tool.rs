@@ -170,7 +170,9 @@ fn take_worker(arguments: &mut Peekable<impl Iterator<Item = OsString>>) -> Resu
     if arguments.next_if(|it| it == Worker::VERB).is_none() {
         return Ok(None);
     }
-    let taken = Worker::from_stdin().map(Some);
+    // SAFETY: the user who starts this program names plugins, as by flags.
+    #[allow(unsafe_code, reason = "the user of the program vouches for what is asked for")]
+    let taken = unsafe { Worker::from_stdin() }.map(Some);
     taken.map_err(|error| Error::io("taking the request of a worker", &error).advise(verbs(tools::ALL)))
 }
 

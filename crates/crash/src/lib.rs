@@ -77,6 +77,7 @@
 //! | `replay/record/stream.rs` | `ID` | the id of a thread |
 //! | `kernels/kernels.rs` | `CORES` | the number of cores, read once |
 //! | `base/parallel.rs` | `POOL_PROCESS` | rayon's global pool |
+//! | `jobs/worker.rs` | `IS_WORKER` | whether this process is a worker |
 //! | `jobs/group.rs` | `WATCHDOG_PROCESS` | what ends processes that this one has started |
 //! | `vulkan/gpu.rs` | `DEVICES` | devices that are open |
 //! | `vulkan/memory/block.rs` | `MAPPINGS`, `LAST_ID` | mappings of emulated devices; ids of blocks |

@@ -5,10 +5,12 @@ use rehal_base::{Context, Error, FileKind, Result, nearest, plural};
 use rehal_hal::{
     CommonOptions, CompilerTarget, DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet, ParameterGroup,
 };
+use rehal_jobs::is_worker;
 use rehal_local::executable::Plugins;
 use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalTaskDriver, LocalTaskOptions, TopologyOptions};
 use rehal_replay::Plan;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::NamedPath;
 
@@ -259,7 +261,17 @@ pub struct DeviceSettings {
     /// Options of the devices of all drivers.
     pub common: CommonOptions,
     /// The paths of plugins, with their names in errors.
+    #[serde(deserialize_with = "vouched")]
     plugins: Vec<(OsString, String)>,
+}
+
+/// Plugins, of which only the process that started a worker may tell.
+fn vouched<'d, D: Deserializer<'d>>(from: D) -> std::result::Result<Vec<(OsString, String)>, D::Error> {
+    let plugins = Vec::deserialize(from)?;
+    match plugins.is_empty() || is_worker() {
+        true => Ok(plugins),
+        false => Err(D::Error::custom("plugins are named by `add_plugin` only")),
+    }
 }
 
 impl DeviceSettings {
@@ -387,6 +399,7 @@ impl DeviceOptions {
 
 #[allow(unsafe_code, reason = "trust boundary of native code")]
 fn load_plugin(plugins: &mut Plugins, path: &NamedPath) -> Result<()> {
-    // SAFETY: paths come only from `add_plugin`, whose caller vouches for the library.
+    // SAFETY: paths come only from `add_plugin`, whose caller vouches for the library; also those that a
+    // worker receives.
     unsafe { plugins.load(path.path().as_os_str()) }
 }

@@ -40,7 +40,7 @@ pub use fork::{announced, supervise};
 pub use temporary::{PartialResult, TemporaryDirectory, full_directory};
 pub use temporary_file::TemporaryFile;
 pub use work::{Caller, Isolation, Work, WorkKind, WorkOptions, is_supervised, perform, serve};
-pub use worker::{Asker, Worker};
+pub use worker::{Asker, Worker, is_worker};
 
 /// Work for a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -117,7 +117,10 @@ impl JobOutcome {
     /// The value that work returned, or its error; `None` if its process ended before.
     pub fn of_work<W: Work>(&self) -> Option<Result<W::Outcome>> {
         let answer = self.answer.as_ref().filter(|_| self.announced == Some(0) && self.is_success())?;
-        Deserialize::deserialize(answer).ok()
+        let read = <Result<W::Outcome> as Deserialize>::deserialize(answer);
+        Some(read.unwrap_or_else(|error| {
+            Err(Error::new(StatusCode::Internal, format!("the answer of work cannot be read: {error}")))
+        }))
     }
 }
 
@@ -215,13 +218,15 @@ fn ended(outcome: &JobOutcome, limit: Option<Duration>) -> Error {
         let message = format!("the work has not ended within {limit} ms{place}");
         return Error::new(StatusCode::DeadlineExceeded, message);
     }
-    let is_code = |text: &str| text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
     let said = printed.lines().rev().filter_map(|line| line.split_once("; "));
-    let message = match said.clone().find(|(code, _)| is_code(code)) {
-        Some((_, message)) => message.to_owned(),
-        None => format!("the process ended {} before its work was done", outcome.end),
-    };
-    Error::new(StatusCode::Aborted, message)
+    let mut errors = said.filter_map(|(code, message)| Some((StatusCode::from_name(code)?, message)));
+    match errors.next() {
+        Some((code, message)) => Error::new(code, message),
+        None => {
+            let message = format!("the process ended {} before its work was done", outcome.end);
+            Error::new(StatusCode::Aborted, message)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,14 @@ pub(crate) enum Message {
     Milestone,
     Question(Value),
     Answer(Value),
+}
+
+/// Whether this process has taken the request of a worker.
+static IS_WORKER: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process is a worker, whose requests are those of the process that started it.
+pub fn is_worker() -> bool {
+    IS_WORKER.load(Ordering::Relaxed)
 }
 
 /// A process that performs a job of this program.
@@ -29,13 +38,20 @@ impl Worker {
 
     /// Takes the request of this process from its standard input, which is empty afterwards. Fails if this is
     /// not a worker's process.
-    pub fn from_stdin() -> io::Result<Self> {
+    ///
+    /// # Safety
+    ///
+    /// The process that started this one vouches for what it asks for, such as plugins: from here on,
+    /// [`is_worker`] says so.
+    #[allow(unsafe_code, reason = "trust boundary of native code, forwarded to the caller")]
+    pub unsafe fn from_stdin() -> io::Result<Self> {
         let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let mut line = String::new();
         BufReader::new(&channel).read_line(&mut line)?;
         let request = serde_json::from_str(&line)?;
         // A kernel must not find it.
         rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+        IS_WORKER.store(true, Ordering::Relaxed);
         Ok(Self { request, channel })
     }
 

@@ -199,7 +199,13 @@ fn times<S: Serializer>(timing: &PartTiming, serializer: S) -> Result<S::Ok, S::
 
 impl<'d> Deserialize<'d> for Timing {
     fn deserialize<D: Deserializer<'d>>(from: D) -> std::result::Result<Self, D::Error> {
-        Timing::deserialize(from)
+        let mut timing = Timing::deserialize(from)?;
+        // The parts of a judgment are its shapes, which reports have instead.
+        for shape in &mut timing.shapes {
+            shape.timing.count = shape.shape.count;
+        }
+        timing.judgment.parts = timing.shapes.iter().map(|shape| shape.timing.clone()).collect();
+        Ok(timing)
     }
 }
 
@@ -478,5 +484,41 @@ fn decided(verification: Verification) -> Result<Verification> {
             Err(Error::failed_precondition(format!("cannot tell whether the replacement is right: {reason}")))
         }
         _ => Ok(verification),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Clock, Conditions, Interval, SideTiming, Statistic, Stopped};
+
+    /// Reports have the shapes in place of the parts: without them, a tool that reads what a worker found
+    /// would print times of 0.
+    #[test]
+    fn a_timing_is_a_message() {
+        let side = |ns| SideTiming { ns, median_ns: ns + 1.0, ..SideTiming::default() };
+        let interval = Some(Interval { low: 0.5, high: 0.75 });
+        let part = PartTiming { count: 3, captured: side(20.0), replaced: side(10.0), ratio: 0.5, interval };
+        let judgment = Judgment {
+            ratio: 0.5,
+            interval,
+            margin: 0.05,
+            clock: Clock::Processor,
+            parts: vec![part.clone()],
+            pair_count: 40,
+            preempted_count: 1,
+            batch_count: 2,
+            resolution_ns: 10.0,
+            statistic: Statistic::Mean,
+            clock_error: 0.01,
+            stopped: Stopped::Precise,
+            elapsed: Duration::from_nanos(5),
+            conditions: Conditions::default(),
+        };
+        let shape = ComparedShape { record: 17, occurrence: 1, count: 3 };
+        let shape = ShapeTiming { shape, timing: part, varied_bindings: vec![2], longest_shares: [0.5, 1.0] };
+        let timing = Timing { cache: CacheState::Cold, judgment, shapes: vec![shape] };
+        let again: Timing = serde_json::from_str(&serde_json::to_string(&timing).unwrap()).unwrap();
+        assert_eq!(format!("{again:?}"), format!("{timing:?}"));
     }
 }

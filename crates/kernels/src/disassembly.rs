@@ -27,6 +27,7 @@ pub struct CodeFunction {
 enum Code {
     /// The image, and where the function is in it.
     Native(Arc<ElfCode>, FunctionCode),
+    #[cfg_attr(not(feature = "vulkan"), expect(dead_code, reason = "the driver of Vulkan reads it"))]
     SpirV(Arc<[u32]>),
 }
 

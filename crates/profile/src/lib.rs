@@ -2,7 +2,7 @@
 //! writer, the reports that `iree-profile` prints, timelines in Perfetto's format, and the events on one time
 //! axis, for programs that draw them.
 //!
-//! It handles bytes only, and must not depend on devices, tools or captures. `session` opens bundles with it.
+//! It handles bytes only, and must not depend on devices, tools or captures. `devices` opens bundles with it.
 //!
 //! Versions 1.x are read, 1.6 is written. Rows say how long they are, so that a newer version may append
 //! fields.

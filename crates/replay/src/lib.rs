@@ -1,8 +1,8 @@
 //! Replays, records and dumps captures: plan once, run any number of times, observe, print as text.
 //!
 //! A [`Plan`] is compiled from a capture and has passed every check that needs no device. A [`Replay`] runs
-//! it on a device group and notifies [`Observer`]s of its steps. Used by `session`; it must not depend on
-//! drivers, flags or a terminal.
+//! it on a device group and notifies [`Observer`]s of its steps. Used by `judge` and all above; it must not
+//! depend on drivers, flags or a terminal.
 //!
 //! # Plans and runs
 //!

@@ -1,7 +1,7 @@
 //! The most that the processors of this machine do: operations per second by element type and instruction
 //! set, and bytes per second from each cache level and from memory, with one thread and with all.
 //!
-//! It must not depend on captures or devices: `session` compares kernels with what is measured here, and
+//! It must not depend on captures or devices: `kernels` compares kernels with what is measured here, and
 //! measures GPUs with kernels of their own.
 //!
 //! A rate is the best of many short repetitions, by the processor time of the thread, so that other processes

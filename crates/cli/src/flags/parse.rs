@@ -263,6 +263,12 @@ impl Flags {
             let Some(variable) = entry.spec().variable() else { continue };
             let Some(value) = env::var_os(&variable) else { continue };
             if self.values.iter().all(|(it, _)| *it != name) {
+                if let Effect::Missing { what, instead } = entry.spec().effect
+                    && !entry.is_default(Some(&value))
+                {
+                    let message = format!("{variable} needs {what}, which is not in this build");
+                    return Err(Error::unimplemented(message).advise(format!("unset it; {instead}")));
+                }
                 let subject = format!("environment variable {variable}");
                 self.values.push((name, parse(entry, &subject, Some(&value), Origin::Variable)?));
             }

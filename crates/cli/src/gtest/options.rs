@@ -71,24 +71,25 @@ pub(crate) const GTEST: Group = Group {
         &FILTER,
         &ALSO_RUN_DISABLED,
         &Flag::integer("gtest_repeat", 1, "How often to run the tests.")
+            .variable()
             .effect(Effect::Missing { what: "repetition of tests", instead: "run the tool several times" }),
-        &Flag::switch("gtest_shuffle", false, "Runs tests in random order.").effect(Effect::Missing {
+        &switch("gtest_shuffle", false, "Runs tests in random order.").effect(Effect::Missing {
             what: "a random order of tests",
             instead: "each test has its own context, so the order has no effect",
         }),
         &Flag::integer("gtest_random_seed", 0, "Seed of a random order.")
+            .variable()
             .effect(Effect::Ignored("tests run in the order of the module")),
-        &Flag::switch("gtest_recreate_environments_when_repeating", false, "Repeats the setup of tests.")
+        &switch("gtest_recreate_environments_when_repeating", false, "Repeats the setup of tests.")
             .effect(Effect::Ignored("tests run once")),
         &COLOR,
         &BRIEF,
         &PRINT_TIME,
         &switch("gtest_print_utf8", true, "Prints text as UTF-8.")
             .effect(Effect::Ignored("text is always UTF-8")),
-        &Flag::text("gtest_output", "REPORT", "Writes a report to a file.").effect(Effect::Missing {
-            what: "GoogleTest's report files",
-            instead: "--format=json prints a report",
-        }),
+        &Flag::text("gtest_output", "REPORT", "Writes a report to a file.").variable().effect(
+            Effect::Missing { what: "GoogleTest's report files", instead: "--format=json prints a report" },
+        ),
         &FAIL_FAST,
         &FAIL_IF_NONE_SELECTED,
         &FAIL_IF_NONE_LINKED,

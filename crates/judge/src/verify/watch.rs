@@ -40,7 +40,7 @@ pub struct OutOfBoundsWrite {
     #[serde(flatten, serialize_with = "bound", deserialize_with = "from_bound")]
     pub bound: Range,
     /// The first bytes, as they are now.
-    #[serde(with = "hex")]
+    #[serde(serialize_with = "hex::serialize", deserialize_with = "hex::deserialize")]
     pub bytes: Vec<u8>,
 }
 
