@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 /// A path and its name in errors: the flag, keyword or field in which the user gave it.
 ///
 /// ```
-/// use crate::NamedPath;
+/// use rehal_devices::NamedPath;
 ///
 /// let path = NamedPath::from("model.irpa").named("--parameters=model.irpa");
 /// assert_eq!(path.place(), "--parameters=model.irpa");

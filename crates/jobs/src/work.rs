@@ -221,6 +221,8 @@ fn ended(outcome: &JobOutcome, limit: Option<Duration>) -> Error {
     let said = printed.lines().rev().filter_map(|line| line.split_once("; "));
     let mut errors = said.filter_map(|(code, message)| Some((StatusCode::from_name(code)?, message)));
     match errors.next() {
+        // The report of a crash, which for its process is an internal error.
+        Some((StatusCode::Internal, message)) => Error::new(StatusCode::Aborted, message),
         Some((code, message)) => Error::new(code, message),
         None => {
             let message = format!("the process ended {} before its work was done", outcome.end);

@@ -10,7 +10,7 @@ use rehal_hal::CompilerTarget;
 /// driver's programs, and perhaps a processor as the compiler names it.
 ///
 /// ```
-/// use crate::target_flags;
+/// use rehal_build::target_flags;
 ///
 /// let flags = target_flags("cuda:sm_80").unwrap();
 /// assert_eq!(flags, ["--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"]);
