@@ -272,7 +272,7 @@ impl Compiler {
             let meant = program.find(name)?;
             let message = format!("the compiler does not take '{name}' for executable '{}'", meant.name);
             return Err(Error::invalid_argument(message).advise(format!(
-                "name it {}, or substitute it as a dumped file, by the name of that",
+                "name it {}, or substitute a file for it, which takes the names of dumped files",
                 meant.name
             )));
         };
