@@ -55,7 +55,10 @@ impl ReplaySetup {
 
     /// Opens the devices, and prepares the replay of a plan of the capture.
     pub fn replay(&self, plan: Arc<Plan>) -> Result<Replay> {
-        let devices = self.devices.to_options()?.open()?;
+        // What a replacement writes outside of its bindings must not change other memory (docs/unsafe.md).
+        let mut devices = self.devices.clone();
+        devices.common.guards_buffers |= !self.options.substitutions.is_empty();
+        let devices = devices.to_options()?.open()?;
         let mut options = self.options.clone().written_bindings(Some(Arc::new(written_bindings)));
         if options.substitutions.is_empty() {
             return Replay::new(plan, &devices, &options);

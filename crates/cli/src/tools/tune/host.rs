@@ -349,7 +349,9 @@ fn measured(report: CandidateReport) -> Measured {
             .filter(|it: &f64| !it.is_nan())
     };
     let mut measured = Measured::timed(outcome, report.ratio);
-    measured.ratio_interval = timings.first().and_then(|it| it.judgment.interval).map(Into::into);
+    // JSON has no infinities: a trial with one could not be read again.
+    let interval = timings.first().and_then(|it| it.judgment.interval).map(<[f64; 2]>::from);
+    measured.ratio_interval = interval.filter(|ends| ends.iter().all(|end| end.is_finite()));
     (measured.other_ns, measured.candidate_ns) = (total(|it| it.captured.ns), total(|it| it.replaced.ns));
     measured.timings = Some(report.object.get("timings").cloned().unwrap_or_default());
     let rounding = report.object["verification"]["rounding"].clone();
