@@ -90,7 +90,7 @@ impl Worker {
     }
 }
 
-/// Asks the process that started a worker: see [`Runner::converse`](crate::Job::converse).
+/// Asks the process that started a worker: see [`Job::converse`](crate::Job::converse).
 #[derive(Debug)]
 pub struct Asker {
     channel: UnixStream,

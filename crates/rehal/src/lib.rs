@@ -13,6 +13,7 @@
 //! | [`device`] | Open devices, and give them work. |
 //! | [`kernel`] | The kernels of a capture; an executable by itself; slices. |
 //! | [`work`] | Run captured code in another process, and survive it. |
+//! | [`judge`] | Is one side slower? What do times prove? |
 //! | [`profile`] | What did the devices do, and for how long? |
 //! | `tune` | Are results the same? Is a replacement of a kernel right, and faster? |
 //!

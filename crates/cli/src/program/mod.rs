@@ -1,4 +1,4 @@
-//! Runs programs for the tools: loads them through the session, names flags in errors, and prints results.
+//! Runs programs for the tools: loads them, names flags in errors, and prints results.
 
 pub(crate) mod flags;
 mod options;

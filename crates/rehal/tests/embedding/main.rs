@@ -1,4 +1,4 @@
-//! The session as an embedding program uses it: examples, options and errors.
+//! The library as an embedding program uses it: examples, options and errors.
 
 mod captures;
 mod dialogues;
