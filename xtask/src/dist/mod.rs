@@ -1,6 +1,6 @@
 //! `cargo xtask dist`: a Debian package, a tarball and a container file, of the release profile; a tarball of
-//! the C library, of the profile `capi`, which unwinds; or a wheel. All are built for the same old C library
-//! of the system (`zig.rs`).
+//! the C library, of the profile `capi`, which unwinds, with the program; or a wheel. All are built for the
+//! same old C library of the system (`zig.rs`).
 //!
 //! A package has the one program, completions, manual pages, the licence and the README. The links of IREE's
 //! names are not in it, since a Python package of IREE may own them: `rehal tools --install DIR` makes them.
@@ -166,8 +166,8 @@ impl Dist {
         self.archive(work, &name)
     }
 
-    /// A tarball of the C library that was built to a directory. Its file for pkg-config finds the others by
-    /// its own place, so that the tree may be anywhere.
+    /// A tarball of the C library that was built to a directory, and of the program of its version. Its file
+    /// for pkg-config finds the others by its own place, so that the tree may be anywhere.
     fn library(&self, built: &Path) -> Result<PathBuf> {
         let work = self.to.join("tree-library");
         let _ = fs::remove_dir_all(&work);
@@ -179,6 +179,8 @@ impl Dist {
         symlink(format!("librehal.so.{}", self.version), lib.join(&shared))?;
         symlink(&shared, lib.join("librehal.so"))?;
         copy(&built.join("librehal_capi.a"), &lib.join("librehal.a"), 0o644)?;
+        // Captured code runs in it, which the library finds by its own place, too.
+        copy(&self.host, &tree.join("bin/rehal"), 0o755)?;
         copy(&root().join("crates/capi/include/rehal.h"), &tree.join("include/rehal.h"), 0o644)?;
         copy(&root().join("LICENSE"), &tree.join("LICENSE"), 0o644)?;
         let description = format!(

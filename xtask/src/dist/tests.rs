@@ -142,6 +142,7 @@ fn the_c_library_is_found_wherever_it_is_unpacked() {
     let tree = place.join(format!("librehal-1.2.3-{}-linux", std::env::consts::ARCH));
     let expected = [
         "LICENSE",
+        "bin/rehal",
         "include/rehal.h",
         "lib/librehal.a",
         "lib/librehal.so",
@@ -151,6 +152,7 @@ fn the_c_library_is_found_wherever_it_is_unpacked() {
     ];
     assert_eq!(files(&tree), expected.map(ToOwned::to_owned).into());
     assert_eq!(fs::read_to_string(tree.join("lib/librehal.so")).unwrap(), "librehal_capi.so");
+    assert_eq!(printed(Command::new(tree.join("bin/rehal")).arg("--version")), "rehal 1.2.3\n");
     let description = fs::read_to_string(tree.join("lib/pkgconfig/rehal.pc")).unwrap();
     assert!(
         description.contains("(glibc 2.28 or later)\nVersion: 1.2.3\nCflags: -I${prefix}/include\n"),
