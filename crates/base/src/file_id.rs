@@ -2,9 +2,11 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 /// Which file of the system it is: two paths or handles with the same lead to one file, whatever they are
 /// called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FileId {
     device: u64,
     inode: u64,

@@ -1,6 +1,6 @@
 #![allow(unsafe_code, reason = "maps files; docs/unsafe.md says why and what it rests on")]
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
@@ -89,16 +89,19 @@ impl MappedFile {
     /// How many of [`MappedFile::bytes`] the file still has: access beyond them raises SIGBUS. Callers that
     /// map a file which others may truncate ask right before they read.
     pub fn present_bytes(&self) -> Result<u64> {
-        match self.file.metadata() {
-            Ok(metadata) => Ok(metadata.len().min(self.bytes().len() as u64)),
-            Err(error) => Err(Error::io(format_args!("reading '{}'", self.path.display()), &error)),
-        }
+        Ok(self.metadata()?.len().min(self.bytes().len() as u64))
     }
 
     /// The address of the first of [`MappedFile::bytes`]; dangling for an empty file.
     pub(crate) fn start(&self) -> NonNull<u8> {
         let map = self.map.as_ref().map(|map| map.as_ptr().cast_mut());
         map.and_then(NonNull::new).unwrap_or(NonNull::dangling())
+    }
+
+    /// The state of the open file, which `path` may no longer lead to.
+    pub fn metadata(&self) -> Result<Metadata> {
+        let reading = |error| Error::io(format_args!("reading '{}'", self.path.display()), &error);
+        self.file.metadata().map_err(reading)
     }
 
     /// The path it was opened from.

@@ -675,8 +675,9 @@ typedef struct rehal_isolation_options_t {
   size_t size;
   rehal_isolation_t isolation;
   /* The path of the program, of the version of this library. Empty: what REHAL_BINARY names in the environment,
-   * else `rehal` beside this program or this library, else that of PATH. If it is missing, or of another
-   * version, nothing runs: REHAL_STATUS_NOT_FOUND, REHAL_STATUS_INCOMPATIBLE. */
+   * else `rehal` beside this program or this library, or in `bin` beside its directory, as packages have it,
+   * else that of PATH. If it is missing, or of another version, nothing runs: REHAL_STATUS_NOT_FOUND,
+   * REHAL_STATUS_INCOMPATIBLE. */
   rehal_string_t program;
   /* The longest time of the process; 0 for no limit. */
   uint64_t max_time_ns;
@@ -699,7 +700,9 @@ typedef struct rehal_run_options_t {
 
 /* Runs the capture of a plan, which is in a file, once. The report has the host reads and their digests, as
  * `rehal run --format=json` prints them. An observer of `rehal_replay_run` sees live buffers, which no other
- * process does: that one runs in this process. */
+ * process does: that one runs in this process. More than 64 MiB of report from another process are
+ * REHAL_STATUS_RESOURCE_EXHAUSTED. The file of the capture must not have changed since it was opened:
+ * REHAL_STATUS_FAILED_PRECONDITION. */
 rehal_error_t* rehal_plan_run(const rehal_plan_t* plan, const rehal_run_options_t* options,
                               rehal_report_t** report);
 
@@ -761,7 +764,9 @@ typedef struct rehal_compare_options_t {
 } rehal_compare_options_t;
 
 /* Whether a replacement of the function of this name computes what the captured one does, which the outcome
- * says, and whether it is faster, as `rehal compare` tells it. The capture of the plan is in a file. */
+ * says, and whether it is faster, as `rehal compare` tells it. The capture of the plan is in a file. After a
+ * crash with other inputs than the captured ones, it is compared again with these alone, within what is left of
+ * the longest time of the process: `changes_inputs` of the report is false. */
 rehal_error_t* rehal_kernel_compare(const rehal_plan_t* plan, rehal_string_t function,
                                     const rehal_replacement_t* replacement,
                                     const rehal_compare_options_t* options, rehal_report_t** report);

@@ -8,7 +8,7 @@ use rehal::program::ElementType;
 use rehal::record::ElementTypeRule;
 use rehal::replay::{Selector, Substitution};
 use rehal::tune::{
-    CompareOptions, ComparisonReport, DiffReport, Ledger, Outcome, Tolerance, VerifyOptions, VerifyReport,
+    CompareOptions, ComparisonReport, DiffReport, Ledger, Outcome, Tolerance, Verification, VerifyOptions,
     VerifySides, verify_against, verify_captures, verify_lockstep,
 };
 use rehal::work::{CompareWork, ReplayWork, Replayed, perform};
@@ -250,7 +250,7 @@ pub unsafe extern "C" fn rehal_replay_verify(
             }
         };
         let outcome = verification.outcome();
-        *out = found(outcome, VerifyReport::SCHEMA, VerifyReport::from_verification(&verification))?;
+        *out = found(outcome, Verification::SCHEMA, &verification)?;
         Ok(())
     })
 }

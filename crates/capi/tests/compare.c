@@ -140,6 +140,8 @@ static void compare(const rehal_plan_t* plan, rehal_string_t function, rehal_byt
   OK(rehal_kernel_compare(plan, function, &replacement, &options, &report));
   expect_report(report, REHAL_OUTCOME_SAME, "\"outcome\":\"right\"");
   OK(rehal_kernel_compare(plan, function, &replacement, &options, &report));
+  expect_report(report, REHAL_OUTCOME_SAME, "\"changes_inputs\":true");
+  OK(rehal_kernel_compare(plan, function, &replacement, &options, &report));
   expect_report(report, REHAL_OUTCOME_SAME, "\"pair_count\":");
   isolation.isolation = REHAL_ISOLATION_NONE;
   OK(rehal_kernel_compare(plan, function, &replacement, &options, &report));

@@ -1,5 +1,5 @@
 /* Kernels that end or hold their process, in another one: `isolate REHAL CAPTURE FUNCTION RIGHT.so CRASHES.so
- * EXITS.so HANGS.so`. */
+ * EXITS.so HANGS.so PICKY.so`. */
 
 #include "expect.h"
 
@@ -32,7 +32,7 @@ static void run(const rehal_plan_t* plan, const rehal_run_options_t* options, co
 }
 
 int main(int argc, char** argv) {
-  EXPECT(argc == 8);
+  EXPECT(argc == 9);
   const char* function = argv[3];
   rehal_capture_t* capture = NULL;
   rehal_plan_t* plan = NULL;
@@ -74,6 +74,23 @@ int main(int argc, char** argv) {
     }
     free(code);
   }
+  /* It crashes with other inputs than the captured ones. */
+  size_t size = 0;
+  uint8_t* picky = read_file(rehal_string(argv[8]), &size);
+  replacement.code = rehal_bytes(picky, size);
+  rehal_compare_options_t compare = {.size = sizeof(compare),
+                                     .device = rehal_string("local-sync"),
+                                     .max_time_ns = 50000000,
+                                     .isolation = &isolation};
+  isolation.max_time_ns = 0;
+  rehal_outcome_t outcome = 7;
+  rehal_string_t json = {0};
+  OK(rehal_kernel_compare(plan, rehal_string(function), &replacement, &compare, &report));
+  OK(rehal_report_outcome(report, &outcome));
+  OK(rehal_report_json(report, &json));
+  EXPECT(outcome == REHAL_OUTCOME_SAME && has(json, "\"changes_inputs\":false"));
+  rehal_report_free(report);
+  free(picky);
   options.function = rehal_string(NULL);
   /* Nothing runs without the program. */
   isolation.program = rehal_string("/nonexistent");

@@ -207,6 +207,7 @@ fn kernels_that_end_or_hold_their_process_are_errors() {
         ("crashes", "*(volatile float *)8"),
         ("exits", "(_exit(0), 0.0f)"),
         ("hangs", "({ for (volatile int q = 0;; ++q) {} 0.0f; })"),
+        ("picky", "(dispatch->bindings[0][at] != at + 1 ? *(volatile float *)8 : 0.0f)"),
     ]
     .map(|it| kernel(directory.path(), it));
     let capture = fixture("captures/add4.add.local-sync.ireereplay");

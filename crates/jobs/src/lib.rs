@@ -39,7 +39,9 @@ use serde_json::Value;
 pub use fork::{announced, supervise};
 pub use temporary::{PartialResult, TemporaryDirectory, full_directory};
 pub use temporary_file::TemporaryFile;
-pub use work::{Caller, Isolation, Work, WorkKind, WorkOptions, is_supervised, perform, serve};
+pub use work::{
+    Caller, Isolation, Work, WorkKind, WorkOptions, is_supervised, perform, perform_after, serve,
+};
 pub use worker::{Asker, Worker, is_worker};
 
 /// Work for a process.

@@ -15,13 +15,11 @@ use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, kill_process_gr
 use serde_json::Value;
 
 use crate::group::ProcessGroup;
-use crate::worker::{Message, Worker};
+use crate::worker::{MAX_MESSAGE_BYTES, Message, Worker};
 use crate::{Job, JobEnd, JobOutcome, JobProgram, JobProgress, Printed};
 
 /// How long output is awaited after a process has ended: a process that left its group may keep a pipe open.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
-/// Most bytes of a worker's message.
-const MAX_MESSAGE_BYTES: usize = 64 << 20;
 /// The longest time between two looks at a process. Its end is noticed at once where the system has
 /// descriptors of processes.
 const PAUSE: Duration = Duration::from_millis(5);

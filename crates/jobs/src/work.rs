@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,7 +43,8 @@ pub struct WorkOptions {
     /// Where it runs. Default: in a process of its own.
     pub isolation: Isolation,
     /// The program `rehal`, of the version of this library. Default: what `REHAL_BINARY` names in the
-    /// environment, else `rehal` beside this program or this library, else that of `PATH`.
+    /// environment, else `rehal` beside this program or this library, or in `bin` beside its directory, else
+    /// that of `PATH`.
     pub program: Option<PathBuf>,
     /// The longest time of the process. Default: no limit.
     pub time: Option<Duration>,
@@ -83,18 +85,31 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Performs work where the options say. Fails before anything runs if the program of the process is missing,
 /// or of another version.
 pub fn perform<W: Work>(work: &W, options: &WorkOptions) -> Result<W::Outcome> {
+    perform_after(work, options, Duration::ZERO)?.0
+}
+
+/// Like [`perform`], for work that has spent a part of its limit already. If its process ended before it had
+/// an outcome, that end is returned beside the error.
+#[doc(hidden)]
+pub fn perform_after<W: Work>(
+    work: &W,
+    options: &WorkOptions,
+    spent: Duration,
+) -> Result<(Result<W::Outcome>, Option<JobEnd>)> {
     if options.isolation == Isolation::None {
-        return work.perform(&Caller(None));
+        return Ok((work.perform(&Caller(None)), None));
     }
     let program = find_program(options.program.as_deref())?;
     let place = || format!("'{}'", program.display());
     let mut job = Job::for_request(work, Some(program.clone()), true).context(place)?;
-    job.limits.time = options.time;
+    job.limits.time = options.time.map(|time| time.saturating_sub(spent));
     job.says_its_end = true;
     let outcome = job.run(&mut |_| ControlFlow::Continue(()));
     let outcome = outcome.map_err(|error| Error::io("starting the process of the work", &error));
     let outcome = outcome.context(place)?;
-    outcome.of_work::<W>().unwrap_or_else(|| Err(ended(&outcome, options.time).context(place())))
+    let result = outcome.of_work::<W>();
+    let end = result.is_none().then_some(outcome.end);
+    Ok((result.unwrap_or_else(|| Err(ended(&outcome, options.time).context(place()))), end))
 }
 
 impl Job {
@@ -143,7 +158,15 @@ fn perform_request<W: Work>(worker: &Worker) -> Result<()> {
 }
 
 fn answer<T: Serialize>(worker: &Worker, outcome: &Result<T>) -> Result<()> {
-    worker.answer(outcome).map_err(|error| Error::io("answering with the outcome of work", &error))
+    let answered = match worker.answer(outcome) {
+        Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+            let error = Error::new(StatusCode::ResourceExhausted, error.to_string())
+                .advise("do the work in this process, or have a replay return fewer bytes of each host read");
+            worker.answer(&Err::<(), _>(error))
+        }
+        answered => answered,
+    };
+    answered.map_err(|error| Error::io("answering with the outcome of work", &error))
 }
 
 fn cannot_read(error: &std::io::Error) -> Error {
@@ -185,9 +208,10 @@ fn find_program(named: Option<&Path>) -> Result<PathBuf> {
         };
     }
     let beside = [env::current_exe().ok(), own_library()].into_iter().flatten();
-    let beside = beside.filter_map(|it| Some(it.parent()?.to_owned()));
+    // Packages have libraries in `lib`.
+    let beside = beside.filter_map(|file| Some([file.parent()?.into(), file.parent()?.join("../bin")]));
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut programs = beside.chain(env::split_paths(&path)).map(|it| it.join(NAME));
+    let mut programs = beside.flatten().chain(env::split_paths(&path)).map(|directory| directory.join(NAME));
     programs.find(|it| it.is_file()).ok_or_else(|| {
         Error::not_found("the program 'rehal', in which captured code runs, is missing").advise(
             "install it beside this program or in PATH, or name it: REHAL_BINARY=PATH in the environment",
@@ -237,6 +261,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::worker::MAX_MESSAGE_BYTES;
 
     #[derive(Serialize, Deserialize)]
     struct Sum(Vec<u32>);
@@ -280,6 +305,21 @@ mod tests {
             assert_eq!((said.len(), error.code()), (1, StatusCode::Incompatible));
             assert!(error.message().contains(version) && error.message().contains(name), "{error}");
         }
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_is_an_error() {
+        let (own, other) = UnixStream::pair().unwrap();
+        let worker = Worker::with_request(Value::Null, other);
+        answer(&worker, &Ok("x".repeat(MAX_MESSAGE_BYTES))).unwrap();
+        drop(worker);
+        let said: Value = serde_json::from_reader(own).unwrap();
+        let error: Result<String> = Deserialize::deserialize(&said["Answer"]).unwrap();
+        let report = error.unwrap_err().report();
+        assert!(
+            report.starts_with("RESOURCE_EXHAUSTED; the answer has more than 64 MiB\n  try: "),
+            "{report}"
+        );
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub(crate) enum Message {
     Answer(Value),
 }
 
+/// Most bytes of a message, with the end of its line.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 64 << 20;
+
 /// Whether this process has taken the request of a worker.
 static IS_WORKER: AtomicBool = AtomicBool::new(false);
 
@@ -70,7 +73,8 @@ impl Worker {
         self.say(&Message::Milestone)
     }
 
-    /// Sends its answer. If it sends several, the last one counts.
+    /// Sends its answer. If it sends several, the last one counts. Fails with
+    /// [`FileTooLarge`](io::ErrorKind::FileTooLarge) if it has more than 64 MiB.
     pub fn answer(&self, answer: &impl Serialize) -> io::Result<()> {
         self.say(&Message::Answer(serde_json::to_value(answer)?))
     }
@@ -112,5 +116,8 @@ impl Asker {
 fn say(mut channel: &UnixStream, message: &Message) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
+    if line.len() > MAX_MESSAGE_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the answer has more than 64 MiB"));
+    }
     channel.write_all(&line)
 }

@@ -14,8 +14,8 @@
 //! `rehal_judge`.
 //!
 //! `fresh_inputs.rs` gives inputs of a known element type fresh values in each pair. They may be out of
-//! bounds for a kernel, so a process that crashes is repeated without them. The tool runs each comparison in
-//! a process of its own, because nothing contains a crash or an endless loop within a process.
+//! bounds for a kernel, so a process that crashes is repeated without them (`CompareWork`). Comparisons run
+//! in processes of their own, because nothing contains a crash or an endless loop within a process.
 
 mod bound_buffers;
 mod code;
@@ -277,6 +277,9 @@ pub struct Comparison {
     /// Whether it is the same code as the captured kernel, byte for byte: then its times differ only by what
     /// the address of the code does. `false` if that cannot be told.
     pub is_same_code: bool,
+    /// [`CompareOptions::changes_inputs`]: `false` also if the comparison was repeated after a crash, with
+    /// the captured inputs only.
+    pub changes_inputs: bool,
     /// Why the replacement is wrong although it computed the same at first: it computes something else when
     /// it is repeated, or with fresh values of its inputs.
     pub not_reproduced: Option<String>,
@@ -382,6 +385,7 @@ impl KernelComparer {
             workgroups: None,
             after_timing: None,
             is_same_code,
+            changes_inputs: options.changes_inputs,
             not_reproduced: None,
             timings: Vec::new(),
         };

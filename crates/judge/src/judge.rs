@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn the_report_of_a_comparison_has_the_numbers_of_its_samples() {
         use super::sampler::{Limits, OUTSIDE, PartBatch, Sampler};
-        use crate::reports::ComparisonReport;
+        use crate::ComparisonReport;
         use crate::{CacheState, ComparedShape, Comparison, ShapeTiming, Timing, Verification};
         let limits = || Limits { precision: 0.01, margin: 0.05, far: FAR, parts_outside: OUTSIDE };
         let timing = |cache, resolution_ns, [first, second]: [[f64; 2]; 2]| {
@@ -397,6 +397,7 @@ mod tests {
             workgroups: None,
             after_timing: Some(verified(2)),
             is_same_code: false,
+            changes_inputs: true,
             not_reproduced: None,
             timings: vec![
                 // Together 2,000 ns become 2,300.

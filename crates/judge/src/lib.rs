@@ -56,6 +56,7 @@ mod benchmark;
 mod bytes;
 mod clock;
 mod compare;
+mod comparison_report;
 mod conditions;
 mod console;
 mod context;
@@ -83,7 +84,6 @@ mod profiles;
 mod pulse;
 mod report;
 mod reporters;
-mod reports;
 mod run;
 mod samples;
 mod state;
@@ -100,6 +100,7 @@ pub use compare::{
     CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, DispatchSpans,
     DispatchTime, KernelComparer, RunningCode, ShapeTiming, Timing, displace,
 };
+pub use comparison_report::ComparisonReport;
 pub use conditions::{Conditions, Monitor};
 pub use console::ConsoleReporter;
 pub use context::{Cache, Context};
@@ -126,7 +127,6 @@ pub use profiles::{ChangeVerdict, FunctionChange, FunctionTotals, ProfileCompari
 pub use pulse::{Measuring, Pulse};
 pub use report::{AggregateUnit, Reporter, Run, RunKind, SampleStatistics};
 pub use reporters::Reporters;
-pub use reports::{ComparisonReport, VerifyReport};
 pub use run::RunOutcome;
 pub use state::{Measure, State};
 pub use stats::Interval;

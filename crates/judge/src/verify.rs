@@ -269,6 +269,9 @@ impl Serialize for Verification {
 }
 
 impl Verification {
+    /// Name and version of its JSON.
+    pub const SCHEMA: &'static str = "rehal.verify/1";
+
     /// Whether everything is the same.
     pub fn outcome(&self) -> Outcome {
         match (self.different_count + self.out_of_bounds_write_count, self.inconclusive.is_empty()) {

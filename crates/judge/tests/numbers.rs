@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rehal_hal::{Device, DeviceGroup};
-use rehal_judge::{VerifyOptions, VerifyReport, VerifySides, verify_captures};
+use rehal_judge::{VerifyOptions, VerifySides, verify_captures};
 use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions};
 use rehal_replay::{Plan, PlanOptions, Replacement, Replay, ReplayOptions, Selector, Substitution};
@@ -54,7 +54,7 @@ fn reports_of_two_captures_have_the_numbers_of_golden_files() {
         options.keep_going = true;
         (options.max_elements, options.max_differences) = (2, 2);
         let found = verify_captures(sides, &options).unwrap();
-        let text = serde_json::to_string_pretty(&VerifyReport::from_verification(&found)).unwrap() + "\n";
+        let text = serde_json::to_string_pretty(&found).unwrap() + "\n";
         let path = format!("{}/tests/data/{golden}.verify.json", env!("CARGO_MANIFEST_DIR"));
         testing::assert_golden(path.as_ref(), &text);
     }

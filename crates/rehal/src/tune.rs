@@ -28,5 +28,5 @@ pub use rehal_judge::{
     Difference, DispatchPlace, InferredType, KernelComparer, Ledger, LedgerContents, LedgerOptions,
     LedgerWriter, NumberSummary, OutOfBoundsWrite, Outcome, Place, RoundedFunction, RoundingError,
     ShapeTiming, StaticWrite, Stopped, Timing, TimingVerdict, Tolerance, TypeSource, Unmatched, Verification,
-    VerifyOptions, VerifyReport, VerifySides, verify_against, verify_captures, verify_lockstep, watch_memory,
+    VerifyOptions, VerifySides, verify_against, verify_captures, verify_lockstep, watch_memory,
 };

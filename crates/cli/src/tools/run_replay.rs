@@ -5,13 +5,12 @@ use std::path::PathBuf;
 
 use rehal::capture::CaptureFile;
 use rehal::dialogue::{Answer, Dialogue, Question, ReplayQuestions};
+use rehal::work::Replayed;
 use rehal_base::{Error, Result};
 use rehal_devices::CrashReports;
 use rehal_jobs::Worker;
 use rehal_judge::LedgerWriter;
 use rehal_replay::{DEFAULT_BYTES_LIMIT, HostReadLog, Observer, RecordLocation, Replay};
-use serde::Serialize;
-use serde_json::Value;
 
 use super::compiler_flags::{COMPILING, WORKGROUPS};
 use super::report_format::{self, Format};
@@ -220,21 +219,9 @@ fn observe(
 
 /// Prints what a replay did.
 fn report(invocation: &Invocation, replay: &Replay, reads: &[u8]) -> Result<()> {
-    #[derive(Serialize)]
-    struct Replayed {
-        step_count: usize,
-        skipped_count: u64,
-        host_reads: Vec<Value>,
-    }
     let plan = replay.plan();
-    let host_reads = serde_json::Deserializer::from_slice(reads).into_iter().collect::<Result<_, _>>();
-    let replayed = Replayed {
-        step_count: plan.step_count(),
-        skipped_count: plan.skipped_count(),
-        host_reads: host_reads.map_err(|error| Error::io("reading host reads", &error.into()))?,
-    };
     let subject = Subject { capture: Some(plan.capture()), devices: Some(replay.devices()) };
-    output::print(&invocation.line("rehal.run/1", &replayed, subject)?)
+    output::print(&invocation.line(Replayed::SCHEMA, &Replayed::new(plan, reads)?, subject)?)
 }
 
 /// Notes operations that had failed at capture, as they are skipped.

@@ -13,8 +13,8 @@ use rehal_base::{Advice, Error, Remedy, Result, StatusCode};
 use rehal_devices::{CrashReports, DeviceOptions, StaticMemoryWatch};
 use rehal_hal::WorkgroupSchedule;
 use rehal_judge::{
-    Difference, Ledger, Outcome, Pulse, REDZONE_BYTES, Tolerance, Verification, VerifyOptions, VerifyReport,
-    VerifySides, verify_against, verify_captures, verify_elements, verify_lockstep, watch_memory,
+    Difference, Ledger, Outcome, Pulse, REDZONE_BYTES, Tolerance, Verification, VerifyOptions, VerifySides,
+    verify_against, verify_captures, verify_elements, verify_lockstep, watch_memory,
 };
 use rehal_replay::{Observer, Plan, RecordLocation, Replay, Substitution};
 use serde::Serialize;
@@ -248,6 +248,8 @@ fn until(interrupted: Arc<AtomicBool>) -> Pulse {
 }
 
 /// The findings of a verification.
+#[derive(Serialize)]
+#[serde(untagged)]
 enum Found {
     /// By comparing what dispatches write.
     Compared(Verification),
@@ -643,52 +645,26 @@ enum Side {
 }
 
 /// Also of `rehal compare`.
-pub(super) use text::{tolerated, within};
-
-/// The report as text, also of `rehal compare`.
-pub(super) fn report(outcome: &Verification) -> String {
-    text::text(outcome)
-}
-
-/// The report of memory errors as text, of `rehal compare`.
-pub(super) fn memory_report(outcome: &Verification) -> String {
-    text::memory(outcome)
-}
-
-/// The first memory error in a line.
-pub(super) fn first_memory_error(outcome: &Verification) -> Option<String> {
-    text::first_memory_error(outcome)
-}
-
-/// The first difference in a line.
-pub(super) fn first_difference(outcome: &Verification) -> Option<String> {
-    text::first(outcome)
-}
+pub(super) use text::{first_difference, first_memory_error, memory_report, report, tolerated, within};
 
 /// The report of a verification.
 #[derive(Serialize)]
-struct FoundReport<'a> {
-    #[serde(flatten)]
-    report: VerifyReport<'a>,
-    #[serde(skip)]
-    found: &'a Found,
-}
+struct FoundReport<'a>(&'a Found);
 
 impl<'a> FoundReport<'a> {
     fn new(found: &'a Found) -> Self {
-        let (Found::Compared(outcome) | Found::Watched(outcome) | Found::Memory(outcome)) = found;
-        Self { report: VerifyReport::from_verification(outcome), found }
+        Self(found)
     }
 }
 
 impl Report for FoundReport<'_> {
-    const SCHEMA: &'static str = VerifyReport::SCHEMA;
+    const SCHEMA: &'static str = Verification::SCHEMA;
     const IS_ON_A_LINE: bool = true;
 
     fn text(&self, layout: Layout) -> String {
-        layout.wrap(&match self.found {
-            Found::Watched(outcome) | Found::Memory(outcome) => text::memory(outcome),
-            Found::Compared(outcome) => text::text(outcome),
+        layout.wrap(&match self.0 {
+            Found::Watched(outcome) | Found::Memory(outcome) => memory_report(outcome),
+            Found::Compared(outcome) => report(outcome),
         })
     }
 }

@@ -120,9 +120,32 @@ fn the_outcome_is_that_of_this_process() {
     assert_eq!((of(&wrong, &here).0, of(&wrong, &here).3), (Outcome::Different, 1));
 
     let compared = compare(&right).run(&isolated()).unwrap();
-    assert!(compared.is_right() && compared.timings.iter().all(|it| it.judgment.pair_count > 0));
+    assert!(
+        compared.changes_inputs
+            && compared.is_right()
+            && compared.timings.iter().all(|it| it.judgment.pair_count > 0)
+    );
     assert!(compared.ratio().is_some_and(|it| it.is_finite()));
     assert!(!compare(&wrong).run(&isolated()).unwrap().is_right());
+}
+
+/// A comparison is repeated with the captured inputs after a crash, and after nothing else: without this
+/// test, a kernel that ends its process with other inputs could be called right.
+#[test]
+fn only_a_crash_is_followed_by_a_comparison_with_the_captured_inputs() {
+    let plan = setup().plan().unwrap();
+    let picky = |end: &str| kernel(&plan, &format!("if (binding_0[i] != i + 1) {{ {end} }} {RIGHT}"));
+    let compared = compare(&picky("*(volatile int *)8 = 0;")).run(&isolated()).unwrap();
+    assert!(compared.is_right() && !compared.changes_inputs);
+    let varied = compared.timings.iter().flat_map(|it| &it.shapes).map(|it| it.varied_bindings.len());
+    assert_eq!(varied.sum::<usize>(), 0);
+    let error = compare(&picky("extern void _exit(int); _exit(3);")).run(&isolated()).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Aborted);
+    assert!(error.message().contains("the process ended with status 3"), "{}", error.report());
+    // With the captured inputs alone, there is nothing to repeat.
+    let mut work = compare(&picky("extern void _exit(int); _exit(3);"));
+    work.options.changes_inputs = false;
+    assert!(work.run(&isolated()).is_ok_and(|it| it.is_right() && !it.changes_inputs));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use rehal_base::{Error, Result, StatusCode, keep_freed_memory};
 use rehal_devices::CrashReports;
 use rehal_jobs::{
     Asker, Caller, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, Printed, Work, WorkOptions,
-    perform,
+    perform_after,
 };
 use rehal_judge::{CompareOptions, CompareSubject, Comparison, KernelComparer, Measuring, Pulse};
 use rehal_kernels::{KernelOptions, Kernels};
@@ -42,13 +42,6 @@ impl CompareWork {
         Self { replacement: Some(replacement), ..self }
     }
 
-    /// The same with inputs as captured.
-    fn with_captured_inputs(&self) -> Self {
-        let mut same = self.clone();
-        same.options.changes_inputs = false;
-        same
-    }
-
     /// Prepares the side of the capture.
     pub fn comparer(&self, plan: Arc<Plan>) -> Result<KernelComparer> {
         plan.check_not_empty()?;
@@ -67,14 +60,29 @@ impl CompareWork {
     }
 
     /// Compares where the options say. A process that crashes may do so because of inputs that were changed,
-    /// which may be out of bounds for either kernel: then it is compared with the captured ones alone.
+    /// which may be out of bounds for either kernel: then it is compared with the captured ones alone, in
+    /// what is left of the limit, and the comparison says so.
     pub fn run(&self, options: &WorkOptions) -> Result<Comparison> {
-        match perform(self, options) {
-            Err(error) if error.code() == StatusCode::Aborted && self.options.changes_inputs => {
-                perform(&self.with_captured_inputs(), options)
-            }
-            ended => ended,
+        let attempt = |work: &Self, spent| perform_after(work, options, spent);
+        let (first, again) = self.attempts(attempt, |(_, end)| end.is_some_and(is_crash))?;
+        again.unwrap_or(first).0
+    }
+
+    /// The first attempt and, if it crashed with changed inputs, one with the captured inputs. `attempt` gets
+    /// the time that was spent before.
+    fn attempts<T>(
+        &self,
+        mut attempt: impl FnMut(&Self, Duration) -> Result<T>,
+        is_crashed: impl FnOnce(&T) -> bool,
+    ) -> Result<(T, Option<T>)> {
+        let begun = Instant::now();
+        let first = attempt(self, Duration::ZERO)?;
+        if !self.options.changes_inputs || !is_crashed(&first) {
+            return Ok((first, None));
         }
+        let mut work = self.clone();
+        work.options.changes_inputs = false;
+        Ok((first, Some(attempt(&work, begun.elapsed())?)))
     }
 }
 
@@ -160,23 +168,22 @@ pub enum CompareEnd {
 
 /// Compares in a worker of this program, which is ended if it is not known after `check` what the replacement
 /// computes, or when `watch` says so; the pulse of the options may end its timing, whose result counts. The
-/// second comparison is that with the captured inputs alone, if the first one crashed with others.
+/// second comparison is that with the captured inputs alone: see [`CompareWork::run`].
 pub fn compare_isolated(
     work: &CompareWork,
     check: Duration,
     watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
 ) -> Result<(IsolatedComparison, Option<IsolatedComparison>)> {
-    let first = attempt(work, check, watch)?;
-    let again = match first.end {
-        CompareEnd::Crashed(_) => Some(attempt(&work.with_captured_inputs(), check, watch)?),
-        _ => None,
-    };
-    Ok((first, again))
+    work.attempts(
+        |work, spent| attempt(work, check, spent, watch),
+        |it| matches!(it.end, CompareEnd::Crashed(_)),
+    )
 }
 
 fn attempt(
     work: &CompareWork,
     check: Duration,
+    spent: Duration,
     watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
 ) -> Result<IsolatedComparison> {
     /// How much of standard output and of standard error is kept.
@@ -185,7 +192,7 @@ fn attempt(
     // A part of the checks is repeated after timing.
     let all = check.saturating_mul(2).saturating_add(max_time.saturating_mul(5));
     let mut job = Job::for_work(work)?;
-    (job.limits, job.kept) = (JobLimits::for_time(all), KeptOutput::Last(KEPT_BYTES));
+    (job.limits, job.kept) = (JobLimits::for_time(all.saturating_sub(spent)), KeptOutput::Last(KEPT_BYTES));
     // Its worker reaches it when the checks end and timing begins.
     job.limits.milestone = Some(check);
     let reply = &mut |question| {

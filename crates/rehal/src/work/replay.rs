@@ -1,7 +1,7 @@
 use rehal_base::{Error, Result};
 use rehal_devices::CrashReports;
 use rehal_jobs::{Caller, Work};
-use rehal_replay::HostReadLog;
+use rehal_replay::{HostReadLog, Plan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -32,6 +32,14 @@ pub struct Replayed {
 impl Replayed {
     /// Name and version of its JSON.
     pub const SCHEMA: &'static str = "rehal.run/1";
+
+    /// The result of a replay of this plan with these host reads, as [`HostReadLog`] has written them.
+    pub fn new(plan: &Plan, host_reads: &[u8]) -> Result<Self> {
+        let host_reads =
+            serde_json::Deserializer::from_slice(host_reads).into_iter().collect::<Result<_, _>>();
+        let host_reads = host_reads.map_err(|error| Error::io("reading host reads", &error.into()))?;
+        Ok(Self { step_count: plan.step_count(), skipped_count: plan.skipped_count(), host_reads })
+    }
 }
 
 impl ReplayWork {
@@ -50,11 +58,6 @@ impl Work for ReplayWork {
         replay.check_capture()?;
         let mut reads = HostReadLog::new(Vec::new(), self.bytes_limit);
         replay.run(&mut [&mut CrashReports::records(), &mut reads])?;
-        let reads = serde_json::Deserializer::from_slice(&reads.finish()?)
-            .into_iter()
-            .collect::<Result<_, _>>()
-            .map_err(|error| Error::io("reading host reads", &error.into()))?;
-        let plan = replay.plan();
-        Ok(Replayed { step_count: plan.step_count(), skipped_count: plan.skipped_count(), host_reads: reads })
+        Replayed::new(replay.plan(), &reads.finish()?)
     }
 }

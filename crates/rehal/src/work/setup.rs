@@ -1,8 +1,9 @@
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, FileId, MappedFile, Result};
 use rehal_devices::{DeviceSettings, written_bindings};
 use rehal_replay::{Plan, Replay, ReplayOptions, ResolvedSubstitutions};
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ use crate::capture::{CaptureFile, CaptureOptions};
 pub struct ReplaySetup {
     // Any path is a message as an `OsString`.
     capture: OsString,
+    /// The file of a plan, which the path may no longer lead to where the setup is used.
+    planned: Option<FileState>,
     /// Whether the complete records of a truncated or damaged capture are used.
     pub recover: bool,
     /// The devices.
@@ -23,19 +26,37 @@ pub struct ReplaySetup {
     pub options: ReplayOptions,
 }
 
+/// The state of a file: which it is, and when it was modified.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+struct FileState {
+    id: FileId,
+    length: u64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+}
+
+impl FileState {
+    fn of(file: &MappedFile) -> Result<Self> {
+        let it = file.metadata()?;
+        Ok(Self { id: FileId::from(&it), length: it.len(), modified: (it.mtime(), it.mtime_nsec()) })
+    }
+}
+
 impl ReplaySetup {
     /// A replay of the capture at this path, with the defaults.
     pub fn new(capture: impl Into<PathBuf>) -> Self {
         Self { capture: capture.into().into(), ..Self::default() }
     }
 
-    /// A replay of the capture of a plan, with the defaults. Fails if it is not in a file.
+    /// A replay of the capture of a plan, with the defaults. Fails if it is not in a file. The replay uses
+    /// what the plan does, also of a truncated or damaged capture, and fails if the file was replaced or
+    /// modified.
     pub fn of_plan(plan: &Plan) -> Result<Self> {
-        let path = plan.capture().path().ok_or_else(|| {
+        let file = plan.capture().file().ok_or_else(|| {
             Error::failed_precondition("the capture is in memory, where no other process reads it")
                 .advise("write it to a file, or replay it in this process")
         })?;
-        Ok(Self { recover: plan.tear().is_some(), ..Self::new(path) })
+        Ok(Self { recover: true, planned: Some(FileState::of(file)?), ..Self::new(file.path()) })
     }
 
     /// The path of the capture.
@@ -45,12 +66,21 @@ impl ReplaySetup {
 
     /// The same of another capture, which is complete.
     pub fn of_capture(&self, capture: &Path) -> Self {
-        Self { capture: capture.into(), recover: false, ..self.clone() }
+        Self { capture: capture.into(), recover: false, planned: None, ..self.clone() }
     }
 
     /// Opens the capture and plans it.
     pub fn plan(&self) -> Result<Arc<Plan>> {
-        CaptureFile::open(self.capture(), &CaptureOptions { recover: self.recover })?.plan()
+        let capture = CaptureFile::open(self.capture(), &CaptureOptions { recover: self.recover })?;
+        if let Some((planned, file)) = self.planned.as_ref().zip(capture.bytes().file()) {
+            let current = FileState::of(file)?;
+            if current != *planned {
+                let how = if current.id == planned.id { "modified" } else { "replaced by another file" };
+                let message = format!("'{}' has been {how} since it was planned", file.path().display());
+                return Err(Error::failed_precondition(message).advise("open the capture again, and plan it"));
+            }
+        }
+        capture.plan()
     }
 
     /// Opens the devices, and prepares the replay of a plan of the capture.

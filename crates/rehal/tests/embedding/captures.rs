@@ -3,6 +3,7 @@
 use std::io;
 
 use rehal::capture::{CaptureFile, CaptureOptions, DumpError, Survey};
+use rehal::work::ReplaySetup;
 use rehal_base::{Remedy, StatusCode};
 use rehal_devices::{DeviceOptions, DeviceSpec};
 use rehal_replay::{Replay, ReplayOptions, dump::Format};
@@ -81,6 +82,53 @@ fn damage_is_found_by_plans_surveys_and_dumps() {
     }
     let verdict = damaged.verdict(&DeviceOptions::default().open().unwrap(), &[]);
     assert_eq!((verdict.is_replayable(), verdict.files.len()), (false, 0));
+}
+
+/// Without this test, work in another process could replay another capture than that of its plan.
+#[test]
+fn work_on_a_plan_reads_its_file_or_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("it.ireereplay");
+    let bytes = std::fs::read(capture("add4.add.local-sync")).unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    let plan = |options| CaptureFile::open(&path, &options).unwrap().plan();
+    let setup = ReplaySetup::of_plan(&plan(strict()).unwrap()).unwrap();
+    assert_eq!(setup.plan().unwrap().step_count(), plan(strict()).unwrap().step_count());
+    let change = || {
+        let error = setup.plan().err().unwrap();
+        assert_eq!(error.code(), StatusCode::FailedPrecondition);
+        error.message().strip_prefix(&format!("'{}' has been ", path.display())).unwrap().to_owned()
+    };
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    let modified = file.metadata().unwrap().modified().unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(change(), "modified since it was planned");
+    file.set_modified(modified).unwrap();
+    assert!(setup.plan().is_ok());
+    file.set_len(bytes.len() as u64 + 1).unwrap();
+    file.set_modified(modified).unwrap();
+    assert_eq!(change(), "modified since it was planned");
+    std::fs::rename(&path, directory.path().join("other")).unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    assert_eq!(change(), "replaced by another file since it was planned");
+
+    // A byte that a plan reads and verifies, and does without.
+    let recorded = directory.path().join("recorded.ireereplay");
+    crate::programs::record_add(&recorded);
+    let bytes = std::fs::read(recorded).unwrap();
+    let damaged = (bytes.len() / 2..bytes.len()).find_map(|at| {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        let [strict, recovering] = [strict(), recovering()]
+            .map(|options| CaptureFile::from_bytes(damaged.clone(), &options).and_then(|it| it.plan()));
+        (strict.is_err() && recovering.is_ok_and(|it| it.tear().is_none())).then_some(damaged)
+    });
+    std::fs::write(&path, damaged.unwrap()).unwrap();
+    assert_eq!(plan(strict()).err().unwrap().code(), StatusCode::DataLoss);
+    let recovered = plan(recovering()).unwrap();
+    assert_eq!(recovered.tear(), None);
+    let again = ReplaySetup::of_plan(&recovered).unwrap().plan().unwrap();
+    assert_eq!(again.step_count(), recovered.step_count());
 }
 
 fn dump_error(capture: &CaptureFile) -> rehal_base::Error {

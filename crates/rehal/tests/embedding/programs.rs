@@ -143,15 +143,20 @@ fn calls_are_repeated_without_new_inputs() {
     }
 }
 
+/// Records a call, with checksums.
+pub fn record_add(path: &std::path::Path) {
+    let mut options = options("add4");
+    options.recording = Some(RecordingOptions::new(path));
+    let program = Program::load(&options).unwrap();
+    program.scope("execute", || call(&program, "add", &ADD)).unwrap();
+    program.close().unwrap();
+}
+
 #[test]
 fn recorded_programs_replay_and_have_their_scopes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("add4.ireereplay");
-    let mut options = options("add4");
-    options.recording = Some(RecordingOptions::new(&path));
-    let program = Program::load(&options).unwrap();
-    program.scope("execute", || call(&program, "add", &ADD)).unwrap();
-    program.close().unwrap();
+    record_add(&path);
     let capture = CaptureFile::open(&path, &CaptureOptions::default()).unwrap();
     let plan = capture.plan().unwrap();
     let scopes: Vec<_> = plan.scopes().map(|(name, count)| (name.to_vec(), count)).collect();

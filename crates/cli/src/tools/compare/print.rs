@@ -31,7 +31,7 @@ pub(super) fn screen(
     let mut text = format!("{} for {}\n", name(candidate), escaped(function));
     check(&mut text, comparison);
     for timing in &comparison.timings {
-        add_timing(&mut text, timing, comparison.is_same_code, options, base);
+        add_timing(&mut text, timing, comparison, options, base);
     }
     let is_of_processor = comparison.timings.iter().any(|it| it.judgment.clock == Clock::Processor);
     if is_of_processor && !comparison.is_same_code {
@@ -99,9 +99,15 @@ fn wrong_memory(comparison: &Comparison) -> Option<&Verification> {
     comparison.memory.as_ref().filter(|it| it.outcome() != rehal_judge::Outcome::Same)
 }
 
-fn add_timing(text: &mut String, timing: &Timing, is_same_code: bool, options: &CompareOptions, base: &str) {
+fn add_timing(
+    text: &mut String,
+    timing: &Timing,
+    comparison: &Comparison,
+    options: &CompareOptions,
+    base: &str,
+) {
     let judgment = &timing.judgment;
-    let verdict = if is_same_code { SAME_CODE } else { timing.verdict().told() };
+    let verdict = if comparison.is_same_code { SAME_CODE } else { timing.verdict().told() };
     line(text, timing.cache.name(), &ratio(judgment, verdict, base));
     if timing.is_uneven() {
         let [captured, replaced] = timing.longest_shares().map(|it| 100.0 * it);
@@ -114,7 +120,7 @@ fn add_timing(text: &mut String, timing: &Timing, is_same_code: bool, options: &
     if timing.shapes.len() > 1 {
         add_shapes(text, &timing.shapes);
     }
-    line(text, "", &varied(timing, options));
+    line(text, "", &varied(timing, comparison.changes_inputs));
     line(text, "", &machine(&judgment.conditions));
     for warning in &judgment.conditions.warnings {
         line(text, "", &format!("warning: {warning}"));
@@ -173,11 +179,11 @@ pub(in crate::tools) fn measured(judgment: &Judgment) -> Vec<String> {
 }
 
 /// Which inputs had fresh values in each pair.
-fn varied(timing: &Timing, options: &CompareOptions) -> String {
+fn varied(timing: &Timing, changes_inputs: bool) -> String {
     let varied: BTreeSet<u32> =
         timing.shapes.iter().flat_map(|it| it.varied_bindings.iter().copied()).collect();
     let ordinals: Vec<_> = varied.iter().map(u32::to_string).collect();
-    match (ordinals.len(), options.changes_inputs) {
+    match (ordinals.len(), changes_inputs) {
         (0, true) => "inputs as captured: none has a known element type (--element_type)".into(),
         (0, false) => {
             "inputs as captured: with others, the replacement or the captured kernel crashes".into()

@@ -199,14 +199,6 @@ struct Row<'a> {
     comparison: ComparisonReport<'a>,
 }
 
-impl Row<'_> {
-    /// The row as a part of a message.
-    fn value(&self) -> Value {
-        // Its keys are strings, and numbers that JSON does not have are null.
-        serde_json::to_value(self).unwrap_or_default()
-    }
-}
-
 /// The row of a replacement that was compared.
 fn row(candidate: &Candidate, comparison: &Comparison) -> Value {
     let is_right = comparison.is_right();
@@ -217,7 +209,8 @@ fn row(candidate: &Candidate, comparison: &Comparison) -> Value {
         error: None,
         comparison: ComparisonReport::from_comparison(comparison),
     };
-    row.value()
+    // Its keys are strings, and numbers that JSON does not have are null.
+    serde_json::to_value(row).unwrap_or_default()
 }
 
 /// The row of a replacement that could not be compared.
@@ -229,7 +222,7 @@ fn row_without_result(path: &str, outcome: Outcome, error: &str) -> Value {
         error: Some(error),
         comparison: ComparisonReport::default(),
     };
-    row.value()
+    serde_json::to_value(row).unwrap_or_default()
 }
 
 /// A line for each replacement, the best first.

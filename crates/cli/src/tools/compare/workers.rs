@@ -29,9 +29,9 @@ pub(in crate::tools) fn compare_candidate(
         watch(progress)
     };
     let (first, again) = compare_isolated(work, limit, watch)?;
-    let report = told(work, candidate, first, true)?;
+    let report = told(work, candidate, first)?;
     let Some(again) = again else { return Ok(report) };
-    let again = told(work, candidate, again, false)?;
+    let again = told(work, candidate, again)?;
     if matches!(again.outcome, Outcome::Right | Outcome::Wrong) {
         output::note(&format!(
             "{}\nnote: {}: with other inputs, the replacement or the captured kernel crashed, so that only the captured ones were used",
@@ -42,12 +42,7 @@ pub(in crate::tools) fn compare_candidate(
     Ok(again)
 }
 
-fn told(
-    work: &CompareWork,
-    candidate: &Candidate,
-    compared: IsolatedComparison,
-    changes_inputs: bool,
-) -> Result<CandidateReport> {
+fn told(work: &CompareWork, candidate: &Candidate, compared: IsolatedComparison) -> Result<CandidateReport> {
     let IsolatedComparison { end, stdout, stderr } = compared;
     let printed = text_of(&stderr);
     if stdout.dropped > 0 {
@@ -62,9 +57,7 @@ fn told(
         CompareEnd::Compared(comparison) => {
             verify::note_unused_tolerances(&comparison.verification);
             let base = if work.baseline.is_some() { "baseline" } else { "captured" };
-            let mut options = work.options.clone();
-            options.changes_inputs &= changes_inputs;
-            let text = print::screen(&work.function, candidate, &comparison, &options, base);
+            let text = print::screen(&work.function, candidate, &comparison, &work.options, base);
             CandidateReport::compared(candidate, comparison, text)
         }
         CompareEnd::Failed(error) => CandidateReport::failed(candidate, &in_own_words(error)),

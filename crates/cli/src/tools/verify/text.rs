@@ -8,7 +8,7 @@ use rehal_judge::{
 use crate::output::escaped;
 
 /// A sentence, and a paragraph per difference.
-pub(super) fn text(outcome: &Verification) -> String {
+pub(in crate::tools) fn report(outcome: &Verification) -> String {
     let mut text = match outcome.outcome() {
         Outcome::Same => format!("the same: {}\n", counts(outcome)),
         Outcome::Different => {
@@ -146,7 +146,7 @@ fn source(source: TypeSource) -> Option<&'static str> {
 
 /// The first difference: where it is, the first element, if it is known, and what to do if it is one of
 /// rounding.
-pub(super) fn first(outcome: &Verification) -> Option<String> {
+pub(in crate::tools) fn first_difference(outcome: &Verification) -> Option<String> {
     let advice = advice(outcome.differences.first()?).map(|it| format!("; {it}")).unwrap_or_default();
     first_element(outcome).map(|it| it + &advice)
 }
@@ -185,7 +185,7 @@ fn add_omitted(text: &mut String, count: u64, one: &str, many: &str) {
 }
 
 /// The first memory error in a line.
-pub(super) fn first_memory_error(outcome: &Verification) -> Option<String> {
+pub(in crate::tools) fn first_memory_error(outcome: &Verification) -> Option<String> {
     match outcome.out_of_bounds_writes.first() {
         Some(write) => Some(format!("record #{} {}", write.place.record, out_of_bounds_write(write))),
         None => first_element(outcome).map(|it| format!("depends on bytes that were never written: {it}")),
@@ -193,7 +193,7 @@ pub(super) fn first_memory_error(outcome: &Verification) -> Option<String> {
 }
 
 /// The report of `--watch_memory`.
-pub(super) fn memory(outcome: &Verification) -> String {
+pub(in crate::tools) fn memory_report(outcome: &Verification) -> String {
     let of = |count: u64, what: &str| counted(count, "dispatch", "dispatches") + what;
     let mut text = match outcome.outcome() {
         Outcome::Same => format!("no memory errors: {}\n", counts(outcome)),

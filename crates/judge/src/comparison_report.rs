@@ -12,6 +12,7 @@ pub struct ComparisonReport<'a> {
     workgroups: Option<&'a Verification>,
     after_timing: Option<&'a Verification>,
     is_same_code: Option<bool>,
+    changes_inputs: Option<bool>,
     not_reproduced: Option<&'a str>,
     timings: Option<&'a [Timing]>,
 }
@@ -28,6 +29,7 @@ impl<'a> ComparisonReport<'a> {
             workgroups: it.workgroups.as_ref(),
             after_timing: it.after_timing.as_ref(),
             is_same_code: Some(it.is_same_code),
+            changes_inputs: Some(it.changes_inputs),
             not_reproduced: it.not_reproduced.as_deref(),
             timings: Some(&it.timings),
         }
