@@ -92,7 +92,7 @@ pub(crate) const KERNEL_RECORDING: Group = Group {
     flags: &[&ON, &DIRECTORY, &REPORT, &REPORT_FILENAME, &OUTPUT, &MEMORY_SIZE, &FORCE],
 };
 
-/// What is recorded, and where.
+/// The kernels that are recorded, and where.
 #[derive(Clone)]
 pub(crate) struct Recording {
     pub directory: PathBuf,
@@ -102,9 +102,9 @@ pub(crate) struct Recording {
     pub force: bool,
     /// The flag that names the directory.
     pub place: &'static str,
-    /// What allows to replace records.
+    /// The flag that allows to replace records.
     pub force_by: &'static str,
-    /// What allows more memory.
+    /// The flag that allows more memory.
     pub memory_by: &'static str,
 }
 
@@ -349,7 +349,7 @@ impl ProgramRecording {
         first(outcome, recorded)
     }
 
-    /// What a signal removes until the kernels are recorded.
+    /// Lists files that a signal removes until the kernels are recorded.
     fn list(&self, removals: impl IntoIterator<Item = Removal>) {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner).extend(removals);
     }

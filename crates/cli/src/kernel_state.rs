@@ -1,5 +1,5 @@
-//! What kernels may change of the process by system calls, and a tool does not expect: its working directory,
-//! to which the paths of its output are relative, its umask, its signals.
+//! State that kernels may change of the process by system calls, and a tool does not expect: its working
+//! directory, to which the paths of its output are relative, its umask, its signals.
 
 use std::sync::OnceLock;
 

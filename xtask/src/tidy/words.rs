@@ -16,9 +16,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("fixtures/vm/client.vmasm", "nobody", "names of functions, which the compiled module contains"),
 ];
 
-/// The crate whose doc comments are to be worded.
-const TO_BE_WORDED: &str = "crates/cli/";
-
 /// How the files with the phrases and with their tests begin.
 const OWN: &str = "xtask/src/tidy/words.";
 
@@ -53,7 +50,7 @@ fn check_with(tree: &Tree, allowed: &[(&str, &str, &str)]) -> Vec<Problem> {
 /// Doc comments that begin with a pronoun in place of the noun that they describe.
 pub fn doc_comments(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for path in tree.ending(&[".rs"]).filter(|path| !path.starts_with(TO_BE_WORDED)) {
+    for path in tree.ending(&[".rs"]) {
         let mut before = "";
         for (index, line) in tree.text(path).lines().enumerate() {
             let line = line.trim_start();
@@ -154,7 +151,7 @@ mod tests {
     fn doc_comments_begin_with_a_noun() {
         let text = "//! What is it.\n\n/// Those of one.\nstruct A {\n    /// A field.\n    /// What follows.\n\
                     \x20   a: u8,\n    /// What.\n    b: u8,\n}\n/// Whatever is next.\nWhat!();\n// What is no doc.\n";
-        let (_directory, tree) = made_up(&[("a.rs", text), ("a.md", text), ("crates/cli/src/a.rs", text)]);
+        let (_directory, tree) = made_up(&[("a.rs", text), ("a.md", text)]);
         let problems: Vec<_> = doc_comments(&tree).iter().map(ToString::to_string).collect();
         let what = |line: usize, word: &str| {
             format!("a.rs:{line}: a doc comment begins with '{word}': write the noun that it describes")

@@ -151,7 +151,7 @@ const REPLAY_OUTPUT: Flag<Option<PathBuf>> = Flag::path(
 
 const RECORDING: Group = Group { title: "Recording", flags: &[&REPLAY_OUTPUT] };
 
-/// What to load and dispatch, and how to measure it.
+/// The executable to load and dispatch, and how to measure it.
 struct Options {
     devices: DeviceOptions,
     source: ExecutableSource,

@@ -115,7 +115,7 @@ const ORDER: Flag<Orders> = Flag::choice(
      how they compare.",
 );
 
-/// What the CPU's caches contain when a timed region begins.
+/// The contents of the CPU's caches when a timed region begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cache {
     Warm,

@@ -86,7 +86,7 @@ const FORCE: Flag<bool> = Flag::switch(
 const EXECUTABLES_GROUP: Group =
     Group { title: "Executables", flags: &[&FORMAT, &BINARIES_TO, &FORCE, &replay_flags::RECOVER] };
 
-/// What to do about files that would be replaced.
+/// Advice about files that would be replaced.
 const KEEP: &str = "name another directory, or replace them by --force";
 
 const SOURCES_GROUP: Group = Group {
@@ -94,7 +94,7 @@ const SOURCES_GROUP: Group = Group {
     flags: &[&SOURCES_TO, &CONFIGURATIONS_TO, &BENCHMARKS_TO, &TARGET],
 };
 
-/// What the compiler dumps for which flag.
+/// The files that the compiler dumps, by flag.
 const DUMPS: [(&Flag<Option<PathBuf>>, DumpKind); 4] = [
     (&SOURCES_TO, DumpKind::Sources),
     (&CONFIGURATIONS_TO, DumpKind::Configurations),
@@ -208,7 +208,7 @@ fn run_compiler(invocation: &Invocation, path: PathBuf) -> Result<()> {
     invocation.print(&list, flags.get(&FORMAT), Subject { capture: None, devices: None })
 }
 
-/// What is written, where, and the files there.
+/// Files that are written: their kind, directory and names.
 type Written<'a> = (&'a (DumpKind, PathBuf), &'a Vec<String>);
 
 /// The executables of a program that is a source.

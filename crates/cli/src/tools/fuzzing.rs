@@ -1,5 +1,5 @@
 //! The bodies of the fuzz targets of the printers: the reports of this crate on files of arbitrary bytes.
-//! What other crates print is in their own targets: dumps of captures and of modules, and the reports of
+//! The output of other crates is in their own targets: dumps of captures and of modules, and the reports of
 //! profiles.
 
 use std::io::Write;

@@ -91,7 +91,7 @@ struct BuildReport<'l> {
     functions: Option<Vec<Built>>,
     /// The functions of which a dispatch needs one workgroup.
     called_once: &'l [String],
-    /// What the compiler printed.
+    /// The output of the compiler.
     messages: &'l str,
 }
 

@@ -162,7 +162,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     output::print(&invocation.line("rehal.kernel.record/1", &RecordReport::new(&records), subject)?)
 }
 
-/// What was recorded.
+/// The recorded kernels.
 #[derive(Serialize)]
 struct RecordReport<'r> {
     directory: String,

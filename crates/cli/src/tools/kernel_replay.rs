@@ -158,7 +158,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
 }
 
-/// What a recorded kernel did.
+/// The result of a recorded kernel.
 #[derive(Serialize)]
 struct Replayed {
     descriptor: String,
@@ -321,7 +321,7 @@ fn device(given: Option<usize>, recorded: usize, count: usize) -> Result<usize> 
     }
 }
 
-/// What differs, the first first.
+/// The report of differences, the first first.
 fn report(replay: &KernelReplay, differences: &[SnapshotDifference], repetition: u64) -> String {
     let descriptor = replay.files().descriptor();
     let mut text =

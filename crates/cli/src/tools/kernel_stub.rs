@@ -151,7 +151,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
 }
 
-/// What was written, and what was observed for it.
+/// The written stub, and what was observed for it.
 #[derive(Serialize)]
 struct StubReport<'k> {
     path: String,
@@ -160,7 +160,7 @@ struct StubReport<'k> {
     format: &'k str,
     signature: Signature,
     specialization_constants: &'k [u32],
-    /// What is not known is null.
+    /// Dispatches that were observed. Unknown values are null.
     shapes: &'k [ObservedShape],
 }
 

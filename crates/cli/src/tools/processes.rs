@@ -31,7 +31,7 @@ pub(super) const PROCESSES: Flag<Option<u64>> = Flag::parsed(
      are enough to judge 300 times.",
 );
 
-/// What a process is asked for.
+/// The request to a process.
 #[derive(Serialize)]
 struct Request {}
 

@@ -1,6 +1,6 @@
 //! `iree-run-module`: calls a function of a compiled module.
 
-mod asked;
+mod asked_calls;
 
 use std::path::PathBuf;
 
@@ -150,7 +150,7 @@ fn check_served(options: &Options<'_>) -> Result<()> {
 fn serve_calls(options: &Options<'_>, worker: &Worker) -> Result<()> {
     let program = program::load(&options.program)?;
     let profiling = profiling::Session::begin(options.profiling.as_ref(), program.devices());
-    let outcome = profiling.and_then(|profiling| profiling.end(asked::serve(worker, &program)));
+    let outcome = profiling.and_then(|profiling| profiling.end(asked_calls::serve(worker, &program)));
     let outcome = outcome.and_then(|()| match &options.instrument_file {
         Some(output) => program::write_instruments(&program, output),
         None => Ok(()),

@@ -1,6 +1,6 @@
 //! `rehal tune`: the fastest of the variants of a kernel that a space describes.
 
-mod asked;
+mod asking_sampler;
 mod host;
 mod print;
 mod trials;
@@ -18,7 +18,7 @@ use rehal_jobs::Worker;
 use rehal_judge::capture_digest;
 use serde_json::{Map, Value};
 
-use self::asked::AskedSampler;
+use self::asking_sampler::AskingSampler;
 use self::host::TuneHost;
 use self::print::Tuned;
 use self::trials::{OUTPUT, trial_file};
@@ -286,10 +286,10 @@ fn search(invocation: &Invocation, worker: Option<&Worker>) -> Result<()> {
     }
 }
 
-/// What chooses the points.
+/// The strategy that chooses the points.
 fn sampler(flags: &Flags, worker: Option<&Worker>, points: Vec<SearchPoint>) -> Result<Box<dyn Sampler>> {
     if let Some(worker) = worker {
-        return Ok(Box::new(AskedSampler::new(worker)?));
+        return Ok(Box::new(AskingSampler::new(worker)?));
     }
     Ok(match (points.is_empty(), flags.get(&SAMPLER)) {
         (false, _) => Box::new(ListSampler::for_points(points)),

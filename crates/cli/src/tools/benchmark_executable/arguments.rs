@@ -7,7 +7,7 @@ use rehal_kernels::EntryPoint;
 
 use crate::flags::{Refusal, text};
 
-/// What a number is, for errors.
+/// The expected form of a number, for errors.
 pub(super) const NUMBER: &str = "a 32-bit number, such as 7, -1 or 0x1F";
 
 /// A number of 32 bits, signed or not. As in C, `0x` is hexadecimal and a leading 0 octal.

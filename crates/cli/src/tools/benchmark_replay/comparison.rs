@@ -171,7 +171,7 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
 #[derive(Serialize)]
 struct Compared<'a> {
     with: Vec<String>,
-    /// What the other side has instead of the captured code.
+    /// Code that the other side has instead of the captured code.
     baseline: Vec<String>,
     /// The scope that is timed; null for whole replays.
     scope: Option<&'a str>,
@@ -183,9 +183,9 @@ struct Compared<'a> {
     batch_count: u64,
     stopped: Stopped,
     elapsed_ns: u64,
-    /// What measures the whole.
+    /// The clock of the whole.
     clock: Clock,
-    /// What is compared is not checked.
+    /// Whether results are checked, which they are not.
     is_checked: bool,
     timed_by: Option<Clock>,
     functions: Vec<Function<'a>>,

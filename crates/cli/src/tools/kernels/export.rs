@@ -92,7 +92,7 @@ struct Entry {
     reads: Vec<Read>,
 }
 
-/// What it writes, as a replay of it reads it.
+/// A result, as a replay of the kernel reads it.
 #[derive(Serialize)]
 struct Read {
     buffer_id: u64,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::table::Column;
 
-/// What kernels are sorted by.
+/// The key by which kernels are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Sort {
@@ -15,7 +15,7 @@ pub(super) enum Sort {
     Time,
 }
 
-/// What is known of the roof of a kernel; null without a measurement of the device.
+/// The roof of a kernel as far as it is known; null without a measurement of the device.
 #[derive(Serialize)]
 pub(super) struct RoofFields {
     /// The least time of a dispatch.

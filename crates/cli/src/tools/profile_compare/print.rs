@@ -66,7 +66,7 @@ fn paths(side: &ProfileSide) -> String {
     }
 }
 
-/// What was done about different numbers of dispatches.
+/// A note about different numbers of dispatches.
 fn counts(comparison: &ProfileComparison) -> String {
     let ProfileComparison { before, after, common_factor, .. } = comparison;
     let count_factor = comparison.count_factor;
@@ -97,7 +97,7 @@ fn factor(factor: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// What the verdicts and the intervals mean.
+/// The meaning of the verdicts and the intervals.
 fn notes(changes: &[FunctionChange]) -> String {
     let unknown = changes.iter().filter(|it| it.verdict == ChangeVerdict::Judged(TimingVerdict::CannotTell));
     let (with, without): (Vec<_>, Vec<_>) = unknown.partition(|it| it.ratio_interval.is_some());

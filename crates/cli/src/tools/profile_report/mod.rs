@@ -119,7 +119,7 @@ fn profile(options: &Options) -> Result<()> {
     options.output.write(|sink| page::write(&page, sink))
 }
 
-/// What the profile of a device with workers lacks, whose tracks one expects.
+/// A note on tracks that one expects in the profile of a device with workers, and that it lacks.
 fn note_of_workers(activity: &Activity) -> Option<String> {
     let drivers = drivers();
     let has_workers = activity.sessions.iter().any(|session| {
@@ -185,7 +185,7 @@ fn capture(options: &Options) -> Result<()> {
     options.output.write(|sink| page::write(&page, sink))
 }
 
-/// What a page has to say of events that it does not show.
+/// The notes of a page on events that it does not show.
 fn activity_notes(activity: &Activity, options: &Options) -> Vec<String> {
     let mut notes = Vec::new();
     if activity.omitted_count != 0 {

@@ -111,7 +111,7 @@ pub(super) struct Redacted<'a> {
     types: BTreeMap<String, u64>,
     embedded_files: u64,
     left_out: LeftOut,
-    kept: Kept<'a>,
+    kept: KeptReport<'a>,
     workgroup_counts: WorkgroupCounts,
     #[serde(skip)]
     counts: Counts,
@@ -126,7 +126,7 @@ struct LeftOut {
 }
 
 #[derive(Serialize)]
-struct Kept<'a> {
+struct KeptReport<'a> {
     #[serde(flatten)]
     data: &'a KeptData,
     unchanged_bytes: u64,
@@ -154,7 +154,7 @@ impl<'a> Redacted<'a> {
                 unknown_records: rewritten.unknown_count,
                 unknown_bytes: rewritten.unknown_bytes,
             },
-            kept: Kept { data: &it.kept, unchanged_bytes: it.unchanged_bytes },
+            kept: KeptReport { data: &it.kept, unchanged_bytes: it.unchanged_bytes },
             workgroup_counts: WorkgroupCounts {
                 indirect_dispatches: it.indirect_dispatch_count,
                 same: (counts != Counts::Unchecked).then_some(true),

@@ -1,4 +1,4 @@
-//! What a reduction looks for: a command, a crash, a wrong result, or slowness.
+//! The subject of a reduction: a command, a crash, a wrong result, or slowness.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -28,7 +28,7 @@ const SHORTEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much of what a process prints is kept: its end.
 const KEPT_BYTES: usize = 16 << 10;
 
-/// What is looked for.
+/// The request: what candidates have to show.
 pub(super) enum Check {
     Command(CheckCommand),
     Crash,
@@ -37,7 +37,7 @@ pub(super) enum Check {
     Slow(Option<Duration>, Option<String>),
 }
 
-/// What the capture itself shows.
+/// The subject that the capture itself shows.
 enum Subject {
     Command(CheckCommand),
     Crash(Crash),
@@ -88,7 +88,7 @@ impl Measured {
 
 /// Runs the checks.
 pub(super) struct Checks {
-    /// What workers do, with the capture itself.
+    /// The work of workers, with the capture itself.
     work: CheckWork,
     subject: Subject,
     /// The flag.
@@ -97,9 +97,9 @@ pub(super) struct Checks {
     first: OnceLock<Duration>,
     interrupted: Arc<AtomicBool>,
     progress: Mutex<report::Progress>,
-    /// What the first check of a command printed.
+    /// The output of the first check of a command.
     printed: OnceLock<String>,
-    /// What the first check of slowness measured.
+    /// The time that the first check of slowness measured.
     measured: OnceLock<Option<Measured>>,
     pub timeout_count: std::sync::atomic::AtomicU64,
 }
@@ -136,7 +136,7 @@ impl Checks {
         Ok((this, suspect))
     }
 
-    /// What is looked for, in a line.
+    /// The subject, in a line.
     pub(super) fn description(&self) -> String {
         match &self.subject {
             Subject::Command(command) => format!("{} exits with status 0", command.program()),
@@ -152,7 +152,7 @@ impl Checks {
         }
     }
 
-    /// What the first check of a command printed, if it failed.
+    /// The output of the first check of a command, if it failed.
     pub(super) fn printed(&self) -> Option<&str> {
         self.printed.get().map(String::as_str).filter(|text| !text.is_empty())
     }
@@ -291,7 +291,7 @@ impl Checks {
         })
     }
 
-    /// What a worker says of its failure.
+    /// The report of a worker on its failure.
     fn printed_by(&self, ended: &JobOutcome) -> String {
         match ended.of_work::<CheckWork>() {
             Some(Err(error)) => {

@@ -325,7 +325,7 @@ fn command(invocation: &Invocation, values: &Map<String, Value>) -> String {
     }
 }
 
-/// What a report says about a candidate.
+/// The measurement of a candidate that a report has.
 fn measured(report: CandidateReport) -> Measured {
     let timings = report.comparison.as_ref().map_or(&[][..], |it| &it.timings);
     let outcome = match report.outcome {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::report::FailureError;
 
 /// Asks the process that started a worker for points, and tells it what became of each.
-pub(super) struct AskedSampler {
+pub(super) struct AskingSampler {
     asker: Asker,
     /// The answer to the last trial.
     answer: Option<Answer>,
@@ -33,7 +33,7 @@ enum Answer {
     Stop,
 }
 
-impl AskedSampler {
+impl AskingSampler {
     pub(super) fn new(worker: &Worker) -> Result<Self> {
         let asker = worker.asker().map_err(|error| Error::io("asking for points", &error))?;
         Ok(Self { asker, answer: None })
@@ -44,7 +44,7 @@ impl AskedSampler {
     }
 }
 
-impl Sampler for AskedSampler {
+impl Sampler for AskingSampler {
     fn next(&mut self, space: &SearchSpace, _: &dyn Fn() -> bool) -> Result<Option<SearchPoint>> {
         let mut answer = match self.answer.take() {
             Some(answer) => answer,
