@@ -625,6 +625,8 @@ mod tests {
         assert_eq!(kernel(u32::MAX, 320, 1).max_bytes_per_second(), Ok(320e9));
         assert_eq!(kernel(u32::MAX, 1 << 50, 1).max_bytes_per_second(), Err("accesses less"));
         assert_eq!(kernel(1, 321, 0).max_bytes_per_second(), Err("no time"));
+        // The time is that of all dispatches.
+        assert_eq!(Kernel { count: 2, ..kernel(1, 320, 2) }.max_bytes_per_second(), Ok(320e9));
         // What is accessed counts, whatever is bound.
         let mut little = kernel(1, 1 << 50, 1);
         little.traffic = little.traffic.map(|it| Traffic { accessed: Some(320), ..it });

@@ -3,12 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rehal_devices::ValueText;
 use rehal_hal::DeviceGroup;
 use rehal_judge::{Clock, JudgeOptions, Side};
-use rehal_kernels::{KernelOptions, Kernels, compare_replays, function_costs};
+use rehal_kernels::{
+    ExecutableSource, KernelOptions, Kernels, LaunchArguments, LoadOptions, LoadedExecutable,
+    compare_replays, function_costs,
+};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{Plan, PlanOptions, Replacement, Replay, ReplayOptions, Selector, Substitution};
+use rehal_replay::{
+    Plan, PlanOptions, RecordOptions, Recorder, Replacement, Replay, ReplayOptions, Selector, Substitution,
+};
 use serde_json::json;
 
 fn plan(name: &str) -> Arc<Plan> {
@@ -57,6 +63,38 @@ fn lists_of_kernels_have_the_numbers_of_golden_files() {
         let path = format!("{}/tests/data/{name}.kernels.jsonl", env!("CARGO_MANIFEST_DIR"));
         testing::assert_golden(path.as_ref(), &(planned + &replayed + &costs));
     }
+}
+
+/// Without this test, a command buffer that is executed several times with the same buffers, as no fixture
+/// does, may count once.
+#[test]
+fn each_execution_of_a_command_buffer_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("executions.ireereplay");
+    let recorder = Recorder::create(&path, RecordOptions::default()).unwrap();
+    let group = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
+    let group = recorder.wrap(&group).unwrap();
+    let source = ExecutableSource::File(testing::fixtures().join("cts/affine.embedded.elf"));
+    let affine = LoadedExecutable::load(&group.devices()[0], &source, &LoadOptions::default()).unwrap();
+    let mut arguments = LaunchArguments::for_function(0);
+    arguments.constants = vec![3, 4];
+    let values = ["16xi32=5", "16xi32"].map(|value| ValueText::new(value).unwrap());
+    arguments.bindings = affine.bindings(&values).unwrap();
+    let mut launches = affine.launches(&arguments, 2).unwrap();
+    (0..3).for_each(|_| launches.run().unwrap());
+    drop((launches, arguments, affine, group));
+    recorder.close().unwrap();
+
+    let plan = Arc::new(Plan::compile(std::fs::read(&path).unwrap(), PlanOptions::default()).unwrap());
+    let options = KernelOptions::default();
+    for listed in [Kernels::from_plan(&plan, &options), Kernels::from_replay(&replay(&plan), &options)] {
+        let listed = listed.unwrap();
+        let counts: Vec<u64> = listed.kernels.iter().map(|it| it.count).collect();
+        assert_eq!((listed.dispatch_count, counts), (6, vec![6]));
+    }
+    let costs = function_costs(&plan).unwrap();
+    let costs: Vec<_> = costs.iter().map(|it| (&*it.name, it.dispatches, it.bound_bytes)).collect();
+    assert_eq!(costs, [("affine", 6, 6 * 128)]);
 }
 
 /// Without this test, the time of a first dispatch may be that of another kernel, and a total not the sum.
