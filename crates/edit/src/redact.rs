@@ -334,12 +334,10 @@ pub fn check_redacted(original: &Plan, redacted: &Plan) -> Result<()> {
     }
 }
 
-/// A digest of the dispatches of a plan, and their number.
-fn dispatches(plan: &Plan) -> Result<(blake3::Hash, u64)> {
+/// A digest of the dispatches of a plan.
+fn dispatches(plan: &Plan) -> Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
-    let mut count = 0;
     plan.dispatches(|it| {
-        count += 1;
         let mut add = |words: &[u64]| {
             for word in words {
                 hasher.update(&word.to_le_bytes());
@@ -354,7 +352,7 @@ fn dispatches(plan: &Plan) -> Result<(blake3::Hash, u64)> {
         hasher.update(it.constants);
         Ok(())
     })?;
-    Ok((hasher.finalize(), count))
+    Ok(hasher.finalize())
 }
 
 fn kept(plan: &Plan) -> Result<KeptData> {

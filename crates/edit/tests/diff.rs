@@ -1,7 +1,11 @@
 //! Captures that differ in one thing: each change is named, and nothing else is.
 
+use std::io::Cursor;
+
 use rehal_capture::layout::{Dispatch, FileHeader, RecordHeader};
-use rehal_capture::{Capture, CaptureBytes, OpenOptions, OperationCode, Payload};
+use rehal_capture::{
+    Capture, CaptureBytes, OpenOptions, OperationCode, Payload, RecordFields, Writer, payload,
+};
 use rehal_edit::{
     CaptureDiff, ChangeKind, DiffOptions, FieldValue, FunctionChange, OperationChange, ScopeChange,
     diff_captures,
@@ -396,6 +400,55 @@ fn a_truncated_capture_is_compared_up_to_its_end() {
     assert_eq!(found.same_count, found.after.operation_count);
     assert_eq!(found.count(ChangeKind::Removed), found.before.operation_count - found.after.operation_count);
     assert!(diff(torn, torn).is_same());
+}
+
+/// A capture whose dispatch has this many constants of this value.
+fn constants(count: usize, value: u8) -> Vec<u8> {
+    let bytes = fixture("add4.direct.local-sync");
+    let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
+    let mut sink = Cursor::new(Vec::new());
+    let mut writer = Writer::new(&mut sink).unwrap();
+    for record in capture.records().map(|record| record.unwrap()) {
+        let fields = RecordFields::from(record.header);
+        match record.payload().unwrap() {
+            Payload::Dispatch(it) => {
+                let constants = vec![value; 4 * count];
+                let header = Dispatch { constants_length: (constants.len() as u64).into(), ..*it.header };
+                let view = payload::Dispatch { header: &header, constants: &constants, ..it };
+                writer.append_view(&fields, &view).unwrap();
+            }
+            _ => writer.append(&fields, &[record.payload]).unwrap(),
+        }
+    }
+    writer.close().unwrap();
+    sink.into_inner()
+}
+
+/// Without this test, a call that cannot be replayed may refuse the whole comparison.
+#[test]
+fn calls_that_cannot_be_replayed_are_compared_by_name() {
+    let bytes = fixture("mlp.mlp.local-sync");
+    let mut other = Records::from_bytes(&bytes);
+    let dispatches = other.all(OperationCode::COMMAND_BUFFER_DISPATCH);
+    let at = std::mem::offset_of!(RecordHeader, operation_code);
+    other.records[dispatches[0]][at..at + 4].copy_from_slice(&999_u32.to_le_bytes());
+    let found = diff(&bytes, &other.bytes());
+    assert_eq!((found.before.opaque_count, found.after.opaque_count), (0, 1));
+    assert_eq!((found.count(ChangeKind::Removed), found.count(ChangeKind::Inserted)), (1, 1));
+}
+
+/// Without this test, a comparison may take more memory than both captures, or leave out changes that fit.
+#[test]
+fn changes_beyond_the_memory_of_both_captures_are_counted() {
+    const FITTING: usize = 4721;
+    for (count, omitted) in [(FITTING, 0), (FITTING + 1, 1)] {
+        let (before, after) = (constants(count, 1), constants(count, 2));
+        let limit = (before.len() + after.len()) / 96 + 4096;
+        assert_eq!(count + 1 > limit, omitted == 1, "{count} constants and an operation, at most {limit}");
+        let found = diff(&before, &after);
+        let changed = found.operations.iter().map(|it| it.count).sum::<u64>();
+        assert_eq!((found.omitted_count, changed), (omitted, 1 - omitted), "{count}");
+    }
 }
 
 #[test]

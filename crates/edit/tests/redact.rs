@@ -12,9 +12,12 @@ use rehal_capture::{
 };
 use rehal_edit::{
     RedactDecision, RedactOptions, RedactRule, RedactedContent, RedactedNames, Redaction, UnknownType,
-    check_redacted, redact,
+    WorkgroupCounts, check_redacted, redact, workgroup_count_functions,
 };
-use rehal_replay::{DataKind, Plan, PlanOptions};
+use rehal_hal::DeviceGroup;
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
+use rehal_replay::{DataKind, Observer, Plan, PlanOptions, Replay, ReplayOptions};
 use zerocopy::little_endian::{U32, U64};
 
 fn bytes(name: &str) -> Vec<u8> {
@@ -281,10 +284,10 @@ fn counts() -> Vec<u8> {
     numbers.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
-#[test]
-fn workgroup_counts_stay() {
+/// A capture whose dispatch reads its workgroup count from these numbers, at offset 32.
+fn with_counts(data: &[u8]) -> Vec<u8> {
     const BUFFER: u64 = 900;
-    let original = edited(&bytes("add4.direct.local-sync"), |writer, record| {
+    edited(&bytes("add4.direct.local-sync"), |writer, record| {
         let Ok(Payload::Dispatch(it)) = record.payload() else { return true };
         let device = record.header.device_id.get();
         let capture_allocator = 2;
@@ -320,7 +323,6 @@ fn workgroup_counts_stay() {
                 writer.append_view(fields, &payload::AllocateBuffer { header: &allocation }).unwrap();
             },
         );
-        let data = counts();
         let header = BufferRangeData {
             byte_length: U64::new(256),
             data_length: U64::new(256),
@@ -328,7 +330,7 @@ fn workgroup_counts_stay() {
             ..Default::default()
         };
         call(OperationCode::BUFFER_FLUSH_RANGE, ObjectType::BUFFER, BUFFER, 0, &|writer, fields| {
-            writer.append_view(fields, &payload::BufferRangeData { header: &header, data: &data }).unwrap();
+            writer.append_view(fields, &payload::BufferRangeData { header: &header, data }).unwrap();
         });
         let header = layout::Dispatch {
             flags: U32::new(1),
@@ -344,7 +346,16 @@ fn workgroup_counts_stay() {
         let view = payload::Dispatch { header: &header, ..it };
         writer.append_view(&RecordFields::from(record.header), &view).unwrap();
         false
-    });
+    })
+}
+
+struct Unobserved;
+
+impl Observer for Unobserved {}
+
+#[test]
+fn workgroup_counts_stay() {
+    let original = with_counts(&counts());
     let (result, redaction) = redacted(&original, |it| it.rules = vec![rule("all=ui32")]);
     assert_eq!(redaction.kept.workgroup_count_bytes, 12);
     let capture = Capture::open(&result, OpenOptions::default()).unwrap();
@@ -355,6 +366,23 @@ fn workgroup_counts_stay() {
     let (is, was) = (data.unwrap(), counts());
     assert_eq!(is[32..44], was[32..44]);
     assert!(is[..32] != was[..32] && is[44..] != was[44..]);
+    assert_eq!((redaction.indirect_dispatch_count, redaction.counts_may_change), (1, false));
+    assert!(workgroup_count_functions(&plan(&original), &[]).unwrap().is_empty());
+    // Otherwise, a capture that performs other workgroups may be called the same.
+    let replay = |bytes: &[u8]| {
+        let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
+        Replay::new(plan(bytes), &devices, &ReplayOptions::default()).unwrap()
+    };
+    let counted = WorkgroupCounts::from_replay(&replay(&original), &mut Unobserved).unwrap();
+    let compare = |bytes: &[u8]| counted.compare(&replay(bytes), &mut Unobserved);
+    assert!(compare(&result).unwrap().is_none());
+    let mut other = counts();
+    other[36] = 3;
+    let changed = compare(&with_counts(&other)).unwrap().unwrap();
+    assert_eq!((changed.original, changed.redacted, changed.occurrence), ([1, 1, 1], [1, 3, 1], 0));
+    assert_eq!(changed.function, "add_dispatch_0_elementwise_4_f32");
+    let error = compare(&bytes("add4.direct.local-sync")).unwrap_err();
+    assert_eq!(error.message(), "the redacted capture performs other dispatches");
 }
 
 #[test]

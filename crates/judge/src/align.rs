@@ -373,4 +373,25 @@ mod tests {
         let after: Vec<u32> = (0..60_000).rev().collect();
         assert_eq!(check(&before, &after), 1);
     }
+
+    /// Without this test, a search may stay long where little is common, and take quadratic time.
+    #[test]
+    fn searches_are_shorter_where_little_is_common() {
+        let mut random = fastrand::Rng::with_seed(4);
+        let mut sequence = || -> Vec<u32> { (0..4000).map(|_| random.u32(0..1000)).collect() };
+        let (before, after) = (sequence(), sequence());
+        let mut aligner = Aligner::new(&before, &after, 1000);
+        let all: Vec<u32> = (0..4000).collect();
+        aligner.search(&all, &all);
+        assert_eq!(aligner.max_edits, MIN_EDITS);
+        for (progress, edits, expected) in
+            [(8 * 32 - 1, 32, MIN_EDITS), (8 * 32, 32, 64), (0, 63, 64), (8 * 64 - 1, 64, 32)]
+        {
+            aligner.adapt(progress, edits);
+            assert_eq!(aligner.max_edits, expected, "{progress} {edits}");
+        }
+        aligner.max_edits = MAX_EDITS;
+        aligner.adapt(8 * MAX_EDITS, MAX_EDITS);
+        assert_eq!(aligner.max_edits, MAX_EDITS);
+    }
 }

@@ -138,3 +138,96 @@ impl Format {
         f64::from(exponent.max(lowest) - self.mantissa_bits as i32).exp2()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn format(name: &str) -> Format {
+        Format::for_type(name.parse().unwrap()).unwrap()
+    }
+
+    /// Without this test, inputs may be moved so little that no sum is rounded again, or so far that results
+    /// differ by more than rounding.
+    #[test]
+    fn formats_have_the_numbers_of_their_definition() {
+        for (name, exponents, mantissa_mask, lowest_ulp, distances) in [
+            ("f16", (31, 15), 0x3ff, -24, [9, 13, 17, 21]),
+            ("bf16", (255, 127), 0x7f, -133, [3, 3, 5, 5]),
+            ("f32", (255, 127), 0x7f_ffff, -149, [633, 889, 1129, 1337]),
+            ("f64", (2047, 1023), 0xf_ffff_ffff_ffff, -1074, [79, 111, 141, 167].map(|it| it << 18 | 1)),
+        ] {
+            let it = format(name);
+            assert_eq!((it.highest_exponent(), it.bias(), it.mantissa_mask()), {
+                let (highest, bias) = exponents;
+                (highest, bias, mantissa_mask)
+            });
+            let ulps = |pair| Nudge { pair, is_opposite: false }.ulps(it);
+            assert_eq!([0, 1, 2, 3].map(ulps), distances, "{name}");
+            assert_eq!(ulps(4), distances[0], "{name}");
+            let one = f64::from(it.mantissa_bits).exp2().recip();
+            assert_eq!([1.0, -3.5, 0.75].map(|number| it.ulp(number)), [one, 2.0 * one, one / 2.0], "{name}");
+            assert_eq!(
+                [0.0, 1e-320].map(|number| it.ulp(number)),
+                [f64::from(lowest_ulp).exp2(); 2],
+                "{name}"
+            );
+        }
+    }
+
+    /// Without this test, integers may be taken for numbers, which are then moved.
+    #[test]
+    fn usual_numbers_are_within_64_powers_of_two() {
+        let it = format("f32");
+        let power = |exponent: f32| exponent.exp2().to_bits().into();
+        for bits in [0, 1 << 31, power(0.0), power(64.0), power(-64.0), f32::NEG_INFINITY.to_bits().into()] {
+            assert!(it.is_usual(bits), "{bits:#x}");
+        }
+        for bits in [1, f32::NAN.to_bits().into(), power(65.0), power(-65.0), f32::MAX.to_bits().into()] {
+            assert!(!it.is_usual(bits), "{bits:#x}");
+        }
+        let (usual, other, zero) = (power(3.0), 7, 0);
+        let is_like = |elements: &[u64]| it.is_like(elements.iter().copied());
+        assert!(is_like(&[usual, other, usual, usual]) && is_like(&[zero]) && is_like(&[]));
+        assert!(!is_like(&[usual, other, usual]) && !is_like(&[zero, zero, zero, other]));
+    }
+
+    /// Without this test, a pair may move numbers by different distances, or all of them in one direction.
+    #[test]
+    fn pairs_move_numbers_by_the_same_distance_in_opposite_directions() {
+        for (name, one, largest) in
+            [("f16", 0x3c00, 0x7bf2), ("f32", 0x3f80_0000, 0x5f80_0000), ("f64", 0x3ff << 52, 0x43f << 52)]
+        {
+            let it = format(name);
+            let unmoved = [0, it.highest_exponent() << it.mantissa_bits, it.mantissa_mask()];
+            let numbers: Vec<u64> = [one; 100].into_iter().chain([largest]).chain(unmoved).collect();
+            let bytes: Vec<u8> =
+                numbers.iter().flat_map(|bits| bits.to_le_bytes()[..it.bytes].to_vec()).collect();
+            assert_eq!(it.elements(&bytes).collect::<Vec<_>>(), numbers);
+            let ulps = Nudge { pair: 1, is_opposite: false }.ulps(it);
+            let [with, against] = [false, true].map(|is_opposite| {
+                let mut moved = bytes.clone();
+                it.nudge(&mut moved, Nudge { pair: 1, is_opposite }, &mut fastrand::Rng::with_seed(1));
+                it.elements(&moved).collect::<Vec<_>>()
+            });
+            let mut up = 0;
+            for ((bits, one), other) in numbers.iter().zip(with).zip(against) {
+                match unmoved.contains(bits) {
+                    true => assert_eq!((one, other), (*bits, *bits), "{name}"),
+                    false => {
+                        let both = [bits + ulps, bits - ulps];
+                        assert!([one, other] == both || [other, one] == both, "{name} {bits:#x} {one:#x}");
+                        up += u32::from(one > *bits);
+                    }
+                }
+            }
+            assert!((30..70).contains(&up), "{name}: {up} of 101");
+        }
+        // So near the largest and the smallest number that it would leave the range.
+        let it = format("f16");
+        let mut bytes = [0x7bff_u16, 0x7bf3, 0x0400].map(u16::to_le_bytes).concat();
+        it.nudge(&mut bytes, Nudge { pair: 1, is_opposite: false }, &mut fastrand::Rng::with_seed(1));
+        let moved: Vec<u64> = it.elements(&bytes).collect();
+        assert_eq!((&moved[..2], moved[2].abs_diff(0x400)), (&[0x7bff, 0x7bf3][..], 13));
+    }
+}

@@ -80,3 +80,33 @@ fn ends_within_a_line(path: &Path, file: &File) -> bool {
         && File::open(path).and_then(|file| file.read_exact_at(&mut last, length - 1)).is_ok()
         && last != *b"\n"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without this test, a line may be appended to one that was truncated, or a file appear before its first
+    /// line.
+    #[test]
+    fn lines_are_appended_to_whole_lines() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lines");
+        let contents = || std::fs::read_to_string(&path).unwrap();
+        let new = LineFile::open(&path).unwrap();
+        assert!(!new.exists() && !path.exists() && new.contents(9).unwrap().is_none());
+        new.append("one\n").unwrap();
+        assert_eq!(contents(), "one\n");
+        let file = LineFile::open(&path).unwrap();
+        assert!(file.exists());
+        let start = |limit| file.contents(limit).unwrap().unwrap();
+        assert_eq!((start(9), start(2)), (b"one\n".to_vec(), b"on".to_vec()));
+        file.append("two").unwrap();
+        file.append("three\n").unwrap();
+        assert_eq!(contents(), "one\ntwo\nthree\n");
+        // Others have no last line.
+        let null = LineFile::open(Path::new("/dev/null")).unwrap();
+        null.append("line\n").unwrap();
+        assert!(null.exists() && null.contents(9).unwrap().is_none());
+        assert!(LineFile::open(&directory.path().join("none/lines")).is_err());
+    }
+}

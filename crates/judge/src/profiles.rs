@@ -443,6 +443,30 @@ mod tests {
         assert!(NAMES[20..].iter().all(|name| !verdict(name).is_changed()), "{found:?}");
     }
 
+    /// Without this test, functions that changed may count among those whose intervals are wider for each
+    /// other.
+    #[test]
+    fn intervals_are_as_narrow_as_without_the_functions_that_changed() {
+        let interval = |others: &[(&str, f64)]| {
+            let side = |is_after: bool| {
+                let of = |at: u32| {
+                    let time = f64::from(100 + if is_after { at * 3 % 8 } else { at });
+                    let named = others.iter().chain(&[("f", 1.01)]);
+                    let functions = named
+                        .map(|(name, factor)| function(name, &[if is_after { time * factor } else { time }]));
+                    ("p".to_owned(), functions.collect())
+                };
+                ProfileSide::new((0..8).map(of).collect())
+            };
+            let comparison = ProfileComparison::from_sides(side(false), side(true), MARGIN);
+            comparison.changes.iter().find(|it| it.name == "f").unwrap().ratio_interval.unwrap()
+        };
+        let alone = interval(&[]);
+        assert_eq!(interval(&[("slower", 3.0), ("faster", 0.3)]), alone);
+        let among = interval(&[("same", 1.0), ("other", 1.0)]);
+        assert!(among.low < alone.low && among.high > alone.high, "{among:?} {alone:?}");
+    }
+
     #[test]
     fn the_ratio_is_of_the_medians_of_profiles() {
         let of = |times: [f64; 3]| {

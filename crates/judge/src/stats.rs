@@ -303,6 +303,11 @@ mod tests {
         assert_eq!([of(20, 0.05), of(20, 0.01)], [Some((5.0, 14.0)), Some((3.0, 16.0))]);
         let (low, high) = of(10_000, 0.01).unwrap();
         assert!((4860.0..4880.0).contains(&low) && (5119.0..5140.0).contains(&high), "{low} {high}");
+        // At most one of 20 is below the lower quartile with 2.4 %, and none of 12 with 3.2 %.
+        let ranks = |count, fraction, outside| rank_below(count, fraction, outside);
+        assert_eq!([ranks(20, 0.25, 0.025), ranks(20, 0.75, 0.025)], [Some(1), Some(10)]);
+        assert_eq!([ranks(13, 0.25, 0.025), ranks(12, 0.25, 0.025)], [Some(0), None]);
+        assert_eq!([ranks(0, 0.5, 0.025), ranks(5, 0.5, 1.0)], [None, Some(4)]);
         // Samples that are mostly as their neighbours say as little as eleven.
         let slow: Vec<f64> = (0..200).map(|it| f64::from(it / 25 % 2)).collect();
         assert_eq!(median_interval(&slow, 0.01).map(|it| (it.low, it.high)), Some((0.0, 1.0)));

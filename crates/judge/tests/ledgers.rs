@@ -8,13 +8,14 @@ use rehal_cts::discrete::DiscreteDevice;
 use rehal_hal::{BufferParams, BufferRef, Device, DeviceGroup, QUEUE_AFFINITY_ANY, SemaphoreFlags, transfer};
 use rehal_judge::{
     DispatchDigests, ElementTypeRule, EntryKind, Ledger, LedgerContents, LedgerOptions, LedgerWriter,
-    Outcome, Verification, VerifyOptions, VerifySides, fuzzing, verify_against, verify_lockstep,
+    Outcome, Verification, VerifyOptions, VerifySides, fuzzing, verify_against, verify_elements,
+    verify_lockstep,
 };
 use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions};
 use rehal_replay::{
-    HostReadLog, LedgerRecording, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions,
-    ReplayOrder,
+    HostReadLog, LedgerRecording, Plan, PlanOptions, RecordOptions, Recorder, Replacement, Replay,
+    ReplayOptions, ReplayOrder, Selector, Substitution,
 };
 
 fn plan(name: &str) -> Arc<Plan> {
@@ -565,6 +566,54 @@ fn bindings_of_an_entry_must_increase() {
             }
         }
     }
+}
+
+/// A replay with code of one of whose functions 8 rows of the results are others.
+fn faulty(plan: &Arc<Plan>) -> Replay {
+    const MARK: &[u8] = b"REHAL-FAULT\0";
+    let mut code = std::fs::read(testing::fixtures().join("cts/chain.so")).unwrap();
+    let at = code.windows(MARK.len()).position(|bytes| bytes == MARK).unwrap() + MARK.len();
+    code[at] = 2;
+    let substitution = Substitution::new(Selector::All, Replacement::bytes(code));
+    let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
+    let options = ReplayOptions::default().substitutions(vec![substitution]);
+    Replay::new(plan.clone(), &devices, &options).unwrap()
+}
+
+/// Without this test, differences of which only digests are known may not be compared by element, or be
+/// compared with a replay that the ledger is not of.
+#[test]
+fn digests_that_differ_are_compared_by_element_with_what_the_ledger_is_of() {
+    let name = "chain.chain.local-sync";
+    let plan = plan(name);
+    let whole = Ledger::from_bytes(ledger(name)).unwrap();
+    let recorded = compiled(recorded(LedgerRecording::Reads));
+    let reads = Ledger::from_plan(&recorded).unwrap().unwrap();
+    let options = VerifyOptions::default();
+    let elements = |found: &Verification, expected: &Replay, actual: &Replay, ledger: &Ledger| {
+        let sides = VerifySides { expected, actual, expected_observers: &mut [], observers: &mut [] };
+        verify_elements(found.clone(), sides, ledger, &options).unwrap()
+    };
+    let facts = |it: &Verification| {
+        let elements = it.differences.first().and_then(|it| it.elements.as_ref());
+        let different = elements.map_or(0, |it| it.different_count);
+        (it.outcome(), it.digested_bytes, different, it.is_with_captured, it.is_unreproduced)
+    };
+    let (right, wrong) = (replay(&plan), faulty(&plan));
+    let same = verify_against(&right, &whole, &options, &mut []).unwrap();
+    let found = verify_against(&wrong, &whole, &options, &mut []).unwrap();
+    assert_eq!(facts(&same), (Outcome::Same, 0, 0, false, false));
+    assert_eq!(facts(&found), (Outcome::Different, 2304, 0, false, false));
+    // The rows of one of three workgroups: 8 of 24 numbers.
+    let compared = elements(&found, &right, &wrong, &whole);
+    assert_eq!(facts(&compared), (Outcome::Different, 0, 192, true, false));
+    // Nothing is known of elements, or is to be found out.
+    assert_eq!(facts(&elements(&same, &right, &wrong, &whole)), facts(&same));
+    assert_eq!(facts(&elements(&found, &right, &wrong, &reads)), facts(&found));
+    // The captured code does not do what the ledger says.
+    assert_eq!(facts(&elements(&found, &wrong, &right, &whole)), facts(&found));
+    let unreproduced = elements(&found, &right, &right, &whole);
+    assert_eq!(facts(&unreproduced), (Outcome::Different, 2304, 0, false, true));
 }
 
 fn lockstep(plan: &Arc<Plan>) -> Verification {

@@ -14,6 +14,7 @@ use rehal_replay::Plan;
 use serde::Serialize;
 
 pub use self::constants::Constant;
+use crate::kernel_record::words;
 
 /// A function of an executable whose code can be disassembled.
 #[derive(Clone)]
@@ -177,11 +178,6 @@ impl CapturedCode {
     }
 }
 
-/// Numbers of 32 bits, little-endian.
-fn words(bytes: &[u8]) -> Vec<u32> {
-    bytes.as_chunks().0.iter().map(|it| u32::from_le_bytes(*it)).collect()
-}
-
 impl CodeFunction {
     /// The functions of an executable, by ordinal, as its table has them: nothing of it runs. `format` is
     /// the one that a capture or a module states.
@@ -336,4 +332,92 @@ fn print_of(names: &[OsString], arguments: Vec<OsString>, install: &str) -> Resu
     }
     let names: Vec<_> = names.iter().map(|it| it.to_string_lossy()).collect();
     Err(Error::not_found(format!("no disassembler: {} is not in PATH", names.join(" or "))).advise(install))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without this test, instructions may have the bytes, the source or the constants of their neighbours.
+    #[test]
+    fn lines_of_a_disassembler_are_instructions() {
+        let lines = [
+            "/src/k.c:12",
+            "     580:\t48 8b 05 10 00 00 00 \tmov    rax,QWORD PTR [rip+0x10]        # 597 <x+0x7>",
+            "     587:\t00 01 ",
+            "; /src/k.c:13",
+            "f():",
+            "     591:\tc3                   \tret",
+        ];
+        let constant = 7_u64.to_le_bytes();
+        let read = |address, length| (address == 0x597).then(|| &constant[..length]);
+        let found = instructions(&lines.map(str::to_owned), read);
+        let of = |it: &Instruction| {
+            let constant = it.constant.as_ref().map(|it| (it.address, it.text()));
+            (it.address, it.bytes.clone(), it.text.clone(), it.source.clone().unwrap(), constant, it.line)
+        };
+        let row = |address, bytes: &str, text: &str, line: u32, constant, at| {
+            (address, bytes.to_owned(), text.to_owned(), format!("/src/k.c:{line}"), constant, at)
+        };
+        let load = "mov rax,QWORD PTR [rip+0x10] # 597 <x+0x7>";
+        // The line without a text continues the one before it.
+        assert_eq!(
+            found.iter().map(of).collect::<Vec<_>>(),
+            [
+                row(0x580, "488b05100000000001", load, 12, Some((0x597, "; i64 7".to_owned())), 1),
+                row(0x591, "c3", "ret", 13, None, 5),
+            ]
+        );
+    }
+
+    fn plan(name: &str) -> Plan {
+        let path = testing::fixtures().join(format!("captures/{name}.ireereplay"));
+        Plan::compile(std::fs::read(path).unwrap(), rehal_replay::PlanOptions::default()).unwrap()
+    }
+
+    /// Without this test, the code of another function than the one that is dispatched may be shown.
+    #[test]
+    fn code_is_that_of_the_dispatched_function() {
+        let plan = plan("chain.chain.local-sync");
+        let name = "chain_dispatch_6_elementwise_576_f32";
+        let find = |name: &str, executable| CapturedCode::find(&plan, name, executable).unwrap();
+        let code = find(name, None).unwrap();
+        let names: Vec<_> = code.functions().iter().map(|it| &*it.name).collect();
+        assert_eq!(names, NAMES);
+        assert_eq!(code.called().unwrap().name, name);
+        let [dispatch] = &code.caller.dispatches[..] else { panic!("{:?}", code.caller) };
+        assert_eq!((dispatch.workgroup_count, &dispatch.constants[..]), (Some([1, 1, 1]), &[][..]));
+        assert_eq!((code.caller.executable, code.caller.omitted_dispatches), (Some(4), 0));
+        assert!(find("chain", None).is_none() && find(name, Some(5)).is_none() && find("#9", None).is_none());
+        assert_eq!(find("#1", Some(4)).unwrap().called().unwrap().name, NAMES[1]);
+        let one = |wanted| CodeFunction::one(code.functions(), wanted);
+        for (wanted, index) in [(NAMES[1], 1), ("*_6_*", 2), ("dispatch_0", 0)] {
+            assert_eq!(one(Some(wanted)).unwrap().name, NAMES[index]);
+        }
+        let error = |wanted| one(wanted).err().unwrap().message().to_owned();
+        assert_eq!(error(Some("matmul")), "2 functions match 'matmul'");
+        assert_eq!(error(Some("sum")), "0 functions match 'sum'");
+        assert_eq!(error(None), "the executable has 3 functions");
+        assert_eq!(CodeFunction::one(&code.functions()[..1], None).unwrap().name, NAMES[0]);
+        // What the disassembler of the system prints is all of the function, and nothing else.
+        let shown = code.disassemble(one(Some(name)).unwrap()).unwrap();
+        let instructions = shown.instructions.unwrap();
+        let mut address = shown.address.unwrap();
+        for it in &instructions {
+            assert_eq!(it.address, address, "{it:?}");
+            address += it.bytes.len() as u64 / 2;
+        }
+        assert_eq!(address, shown.address.unwrap() + shown.length);
+        let last = instructions.last().unwrap();
+        assert_eq!((&*last.bytes, &*last.text, last.line + 1), ("c3", "ret", shown.lines.len()));
+        assert_eq!(shown.caller.dispatches[0].record, 67);
+        let vm = CapturedCode::find(&self::plan("add4.vmvx.local-sync"), "#0", None).err().unwrap();
+        assert!(vm.message().ends_with("has format 'vmvx-bytecode-fb', which is not machine code or SPIR-V"));
+    }
+
+    const NAMES: [&str; 3] = [
+        "chain_dispatch_0_matmul_24x24x24_f32",
+        "chain_dispatch_1_matmul_24x24x24_f32",
+        "chain_dispatch_6_elementwise_576_f32",
+    ];
 }

@@ -12,5 +12,6 @@ mod layout;
 mod recorder;
 
 pub use compare::{SnapshotDifference, compare_snapshot};
+pub(crate) use descriptor::words;
 pub use descriptor::{DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor};
 pub use recorder::{KernelRecordOptions, KernelRecorder};

@@ -41,6 +41,8 @@ use rehal_replay::{
 };
 use serde::{Serialize, Serializer};
 
+use crate::kernel_record::words;
+
 pub use dispatch_files::{BindingFile, DispatchFile, DispatchFiles};
 
 /// Options of [`Kernels::from_replay`].
@@ -556,7 +558,7 @@ impl Groups {
             workgroup_count: key.workgroup_count,
             workgroup_size: key.workgroup_size,
             dynamic_local_memory: key.dynamic_local_memory,
-            constants: key.constants.as_chunks::<4>().0.iter().map(|it| u32::from_le_bytes(*it)).collect(),
+            constants: words(&key.constants),
             bindings: key.bindings.iter().map(binding).collect(),
             count,
             location,

@@ -219,3 +219,61 @@ fn exchange(own: &mut [u32], other: &mut [u32], from: usize, to: usize) {
     own[to] = partner;
     other[partner as usize] = to as u32;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without this test, operations between two pairs may not be compared with one another, or be with those
+    /// between two others.
+    #[test]
+    fn gaps_are_between_the_same_two_pairs() {
+        let gaps = |before: &[u32], after_count| Pairs::new(before.to_vec(), after_count).gaps();
+        assert_eq!(gaps(&[], 3), []);
+        assert_eq!(gaps(&[NONE; 2], 3), [(0..2, 0..3)]);
+        // Of the gap between the pairs, one side is empty.
+        assert_eq!(gaps(&[NONE, 2, 3, NONE, NONE, 5, NONE], 7), [(0..1, 0..2), (3..5, 4..5), (6..7, 6..7)]);
+        assert_eq!(gaps(&[0, NONE, NONE, 1, NONE], 4), [(4..5, 2..4)]);
+        assert_eq!(gaps(&[0, 2, NONE], 3), []);
+        assert_eq!(gaps(&[0, 2], 5), []);
+    }
+
+    /// Without this test, a difference may begin within a scope, or a shifted operation be paired with one
+    /// that it is not equal to.
+    #[test]
+    fn a_block_is_shifted_to_the_best_of_the_places_with_the_same_result() {
+        let mut random = fastrand::Rng::with_seed(4);
+        let mut shifted = [0; 3];
+        for _ in 0..4000 {
+            let count = random.usize(1..14);
+            let length = random.usize(1..=count);
+            let first = random.usize(0..=count - length);
+            let kinds = random.u32(1..4);
+            let tokens: Vec<u32> = (0..count).map(|_| random.u32(0..kinds)).collect();
+            let scores: Vec<u8> = (0..count).map(|_| random.u8(0..4)).collect();
+            let own_of = |first: usize| -> Vec<u32> {
+                let paired = |it: usize| if it < first { it } else { it.wrapping_sub(length) } as u32;
+                (0..count)
+                    .map(|it| if (first..first + length).contains(&it) { NONE } else { paired(it) })
+                    .collect()
+            };
+            let (mut own, mut other) = (own_of(first), Pairs::new(own_of(first), count - length).after);
+            shift_blocks(&mut own, &mut other, &tokens, |at| scores[at]);
+            // The nearest place above, then below, whose score is higher than of all that are nearer.
+            let above =
+                (1..=length.min(first)).take_while(|by| tokens[first - by] == tokens[first + length - by]);
+            let most = length.min(count - length - first);
+            let below = (0..most).take_while(|by| tokens[first + by] == tokens[first + length + by]);
+            let places = above.map(|by| first - by).chain(below.map(|by| first + by + 1));
+            let best = places.fold(first, |best, at| if scores[at] > scores[best] { at } else { best });
+            assert_eq!(own, own_of(best), "{first} {length} {tokens:?} {scores:?}");
+            assert_eq!(
+                other,
+                Pairs::new(own, count - length).after,
+                "{first} {length} {tokens:?} {scores:?}"
+            );
+            shifted[usize::from(best > first) + 2 * usize::from(best < first)] += 1;
+        }
+        assert!(shifted.iter().all(|count| *count > 100), "{shifted:?}");
+    }
+}

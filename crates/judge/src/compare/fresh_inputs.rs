@@ -444,5 +444,13 @@ mod tests {
         assert_eq!(of(|it| it[3] = f32::NAN, None), Some(3));
         assert_eq!(of(|it| it[3] *= 1.5, Some("*:f32:rel=0.5")), None);
         assert_eq!(of(|it| it[3] *= 1.5, Some("*:f32:abs=3")), None);
+        // A hundredth of the largest, 8, is rounding.
+        assert_eq!([of(|it| it[3] += 0.0799, None), of(|it| it[3] += 0.0801, None)], [None, Some(3)]);
+        // Of integers, more than half must differ.
+        let words = |values: &[u32]| values.iter().flat_map(|it| it.to_le_bytes()).collect::<Vec<_>>();
+        let integers = |expected, actual| different(format("f32"), &words(expected), &words(actual), None);
+        assert_eq!(integers(&[1, 2, 3, 4], &[1, 9, 9, 4]), None);
+        assert_eq!(integers(&[1, 2, 3, 4], &[1, 9, 9, 9]), Some(1));
+        assert_eq!(integers(&[1, 2], &[1, 9]), None);
     }
 }

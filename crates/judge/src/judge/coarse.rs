@@ -89,3 +89,44 @@ impl Steps {
         self.0.iter().map(|sum| sum.difference_ns / sum.time_ns.max(f64::MIN_POSITIVE)).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without this test, disturbed times may be in a mean, or a mean be that of other times than counted.
+    #[test]
+    fn means_are_those_of_times_worked_out_by_hand() {
+        // Within two steps of the shortest, since the quartile is the shortest.
+        assert_eq!(undisturbed_mean(&[1000.0, 40.0, 30.0, 30.0, 40.0], 10.0), (35.0, 4));
+        // The quartile, 18, is 8 above the shortest: up to 10 + 2 + 16.
+        let spread = [34.0, 10.0, 28.0, 14.0, 22.0, 18.0, 29.0, 38.0];
+        assert_eq!(undisturbed_mean(&spread, 1.0), (18.4, 5));
+        assert_eq!(undisturbed_mean(&[0.0; 4], 30.0), (3.75, 4));
+        assert_eq!(undisturbed_mean(&[], 30.0), (0.0, 0));
+        // At most 3 * 10 + 1 counts.
+        assert_eq!(limited_mean(&[10.0, 100.0, 10.0, 10.0], 3.0, 1.0), 15.25);
+        assert_eq!(limited_mean(&[0.0; 2], 3.0, 8.0), 2.0);
+    }
+
+    /// Without this test, a clock may be called coarse that is not, whose shortest times then do not count.
+    #[test]
+    fn a_clock_is_coarse_from_a_quarter_of_the_precision() {
+        assert!(is_coarse(100.0, 2.6, 0.1) && !is_coarse(100.0, 2.5, 0.1));
+        assert!(is_coarse(1.0, LONGEST_STEP_NS, 0.1) && !is_coarse(1.0, LONGEST_STEP_NS + 1.0, 0.1));
+    }
+
+    /// Without this test, an interval may be narrower than what the steps of the clock explain.
+    #[test]
+    fn steps_widen_by_what_is_worked_out_by_hand() {
+        let mut steps = Steps::default();
+        assert_eq!((steps.deviation(), steps.difference()), (0.0, 0.0));
+        steps.add_means([100.0, 200.0], [4, 0], 10.0, 2.0);
+        steps.add_shortest([50.0, 50.0], 10.0, 1.0);
+        // Variances of 10^2 / 4 and 10^2 of sums of 250 and 450.
+        assert!((steps.deviation() - 0.077014523434).abs() < 1e-11, "{}", steps.deviation());
+        assert_eq!(steps.difference(), 10.0 / 250.0 + 10.0 / 450.0);
+        steps.add_shortest([50.0, 50.0], 10.0, 3.0);
+        assert_eq!(steps.difference(), 40.0 / 400.0 + 40.0 / 600.0);
+    }
+}

@@ -88,6 +88,9 @@ mod tests {
         assert!(words(&actual).iter().all(|number| (2.0..512.0).contains(&-number)));
         let equal = |a: &[u8], b: &[u8]| words(a).iter().zip(words(b)).filter(|(a, b)| **a == *b).count();
         assert_eq!(expected[1024..], of(&Poison::EXPECTED, 7, 1024)[..4099 - 1024]);
+        // Other bytes would be right as well, but not ones of fewer bits.
+        let first: [u8; 8] = expected[..8].try_into().unwrap();
+        assert_eq!(u64::from_le_bytes(first), 0x415a_4159_415e_404e);
         for other in [of(&Poison::EXPECTED, 8, 0), of(&Poison::EXPECTED, 7, 8)] {
             assert!(equal(&expected, &other) < 4, "{}", equal(&expected, &other));
         }

@@ -247,6 +247,11 @@ fn invalid(what: impl Into<String>) -> Error {
     Error::invalid_argument(format!("not a descriptor of a kernel: {}", what.into())).advise(ADVICE)
 }
 
+/// Numbers of 32 bits, little-endian.
+pub(crate) fn words(bytes: &[u8]) -> Vec<u32> {
+    bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
+}
+
 /// The number of items in three dimensions, at most what 64 bits count.
 pub(super) fn product([x, y, z]: [u32; 3]) -> u64 {
     (u64::from(x) * u64::from(y)).saturating_mul(u64::from(z))

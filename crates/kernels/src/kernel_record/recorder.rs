@@ -13,7 +13,7 @@ use rehal_replay::{AccessKind, DispatchOperation, Operation};
 
 use super::descriptor::{
     DescribedBinding, DescribedFiles, DescribedSource, IMAGE, INPUT, KernelDescriptor, OUTPUT, REPLAYED,
-    VERSION, product,
+    VERSION, product, words,
 };
 use super::layout::Layout;
 
@@ -329,9 +329,6 @@ fn describe(
     name: &str,
     layout: &Layout,
 ) -> Result<KernelDescriptor> {
-    let words = |bytes: &[u8]| -> Vec<u32> {
-        bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
-    };
     let constants = words(dispatch.constants);
     let bindings: Vec<_> = operation.bindings().iter().zip(&layout.offsets).collect();
     let described = bindings.iter().enumerate().map(|(ordinal, (it, offset))| {

@@ -11,6 +11,8 @@ use rehal_devices::CrashReports;
 use rehal_hal::transfer;
 use rehal_replay::{AccessedRange, DispatchOperation, Observer, Operation, Replay};
 
+use crate::kernel_record::words;
+
 /// The directories of the files.
 const EXECUTABLES: &str = "executables";
 const BINDINGS: &str = "bindings";
@@ -170,10 +172,6 @@ fn each_piece(binding: &AccessedRange<'_>, mut take: impl FnMut(u64, &[u8]) -> R
             Ok(())
         },
     )
-}
-
-fn words(bytes: &[u8]) -> Vec<u32> {
-    bytes.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
 }
 
 /// Writes the first dispatch of a replay, which ends there.

@@ -8,6 +8,7 @@ use rehal_judge::ComparedShape;
 use rehal_replay::{ExecutableRecord, Plan};
 
 use super::{Kernel, Kernels};
+use crate::kernel_record::words;
 
 impl Kernels {
     /// The function with this name, and its dispatches in this catalog; of the executable with this id only,
@@ -52,12 +53,11 @@ impl Kernels {
         let ids: Vec<u64> = found.iter().map(|(it, _)| it.id).collect();
         let mut kernel =
             ObservedKernel::new(ids.clone(), String::from_utf8_lossy(first.format), info.clone());
-        let words = first.constants.as_chunks::<4>().0;
         kernel.is_selected_by_id = executable_id.is_some();
         let registry = drivers();
         let others = registry.drivers().iter().filter(|it| !it.has_files_of(FileKind::Elf));
         kernel.driver = others.filter(|it| it.has_format(&kernel.format)).map(|it| it.name().into()).next();
-        kernel.specialization_constants = words.iter().map(|it| u32::from_le_bytes(*it)).collect();
+        kernel.specialization_constants = words(first.constants);
         let of = |kernel: &&Kernel| kernel.name == function && ids.contains(&kernel.executable_id);
         let shapes = self.kernels.iter().filter(of);
         kernel.shapes = shapes.map(|it| shape(it, self.sample_count)).collect();
@@ -131,4 +131,22 @@ pub(super) fn alike(function: &str, all: impl Iterator<Item = String>) -> (Strin
         false => listed(names.iter().map(|it| it.escape_debug())),
     };
     (shown, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without this test, the error of a capture without names may list names, or advise to name one.
+    #[test]
+    fn names_are_listed_once() {
+        let of = |function: &str, names: &[&str]| {
+            let (shown, advice) = alike(function, names.iter().map(|name| (*name).to_owned()));
+            (shown, advice)
+        };
+        let text = |text: &str| Advice::Text(text.to_owned());
+        assert_eq!(of("sun", &["", "sum", "sum"]), ("sum".to_owned(), text("did you mean 'sum'?")));
+        assert_eq!(of("x", &["sum", "product"]), ("sum, product".to_owned(), text("name one of them")));
+        assert_eq!(of("x", &[""]), ("no named functions".to_owned(), Advice::Remedy(Remedy::SurveyCapture)));
+    }
 }

@@ -358,11 +358,10 @@ impl Changed {
         let elements = sides.0.chunks(unit as usize).zip(sides.1.chunks(unit as usize));
         let offsets = (start..).step_by(unit as usize);
         for (offset, (_, new)) in offsets.zip(elements).filter(|(_, (old, new))| old != new) {
-            let end = offset + new.len() as u64;
-            let start = self.range.map_or(offset, |it| it.offset);
-            self.range = Some(Range { offset: start, length: end - start });
-            self.bytes += if counts(offset) { new.len() as u64 } else { 0 };
             let length = new.len() as u64;
+            let start = self.range.map_or(offset, |it| it.offset);
+            self.range = Some(Range { offset: start, length: offset + length - start });
+            self.bytes += if counts(offset) { length } else { 0 };
             let Some(elements) = &mut self.elements else { continue };
             let count = elements.len();
             match elements.last_mut() {
@@ -379,13 +378,31 @@ fn shares(one: &AccessedRange<'_>, other: &AccessedRange<'_>) -> bool {
 }
 
 fn site(operation: &Operation<'_>) -> (u32, u64) {
-    let RecordLocation { ordinal, .. } = operation.location;
-    (ordinal, operation.occurrence)
+    (operation.location.ordinal, operation.occurrence)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Without this test, the time of the processor may be that of a part of the threads.
+    #[test]
+    fn what_threads_spend_is_that_of_all_dispatches() {
+        let time = |thread_count, cpu_ns, longest_cpu_ns| {
+            let mut time = ProcessorTime::default();
+            (time.thread_count, time.cpu_ns, time.longest_cpu_ns) = (thread_count, cpu_ns, longest_cpu_ns);
+            time
+        };
+        let mut spent = Spent::default();
+        assert_eq!(Spent::typical(&[spent]), None);
+        spent.add(time(2, 100, 60));
+        spent.add(time(4, 400, 190));
+        let expected = KernelProcessor { cpu_ns: 500, thread_count: 3.0, imbalance: 250.0 / 150.0 };
+        assert_eq!(Spent::typical(&[spent]), Some(expected));
+        let mut idle = Spent::default();
+        idle.add(time(0, 0, 0));
+        assert_eq!(Spent::typical(&[idle]).unwrap().imbalance, 1.0);
+    }
 
     #[test]
     fn changes_are_whole_elements_or_bytes() {

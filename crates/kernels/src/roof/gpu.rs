@@ -19,6 +19,9 @@ const CHAINS: u64 = 8;
 const ROUNDS: u64 = 256;
 /// Elements of 16 bytes that an invocation reads, or copies.
 const ELEMENTS: u64 = 16;
+/// Operations of a workgroup of [`PRODUCTS`], and bytes that one of the others reads.
+const OPERATIONS: u64 = 2 * CHAINS * ROUNDS * SIZE;
+const BYTES: u64 = 16 * ELEMENTS * SIZE;
 /// Bytes of the buffers of [`PRODUCTS`], of which each invocation reads a few.
 const OPERANDS: u64 = 4096;
 /// Working sets whose bandwidth is measured. The last one is more than the caches of most GPUs, and every
@@ -50,7 +53,7 @@ pub(super) fn measure(device: &Device) -> Result<(Vec<Peak>, Vec<Bandwidth>)> {
             Err(error) if element == "f32" => return Err(error),
             Err(_) => continue,
         };
-        let rate = kernel.best(&[OPERANDS], 2 * CHAINS * ROUNDS * SIZE)?;
+        let rate = kernel.best(&[OPERANDS], OPERATIONS)?;
         peaks.push(Peak {
             element: element.into(),
             instructions: "vector arithmetic".into(),
@@ -59,13 +62,12 @@ pub(super) fn measure(device: &Device) -> Result<(Vec<Peak>, Vec<Bandwidth>)> {
         });
     }
     let (read, copy) = (Kernel::load(device, READ)?, Kernel::load(device, COPY)?);
-    let bytes = 16 * ELEMENTS * SIZE;
     let of = |(name, capacity_bytes, working_set): (&str, _, u64)| {
         Ok(Bandwidth {
             name: name.into(),
             capacity_bytes,
-            read: read.best(&[working_set], bytes)?,
-            copy: copy.best(&[working_set / 2, working_set / 2], 2 * bytes)?,
+            read: read.best(&[working_set], BYTES)?,
+            copy: copy.best(&[working_set / 2; 2], 2 * BYTES)?,
         })
     };
     Ok((peaks, WORKING_SETS.into_iter().map(of).collect::<Result<_>>()?))
@@ -93,9 +95,7 @@ impl Kernel {
             arguments.bindings.push(LaunchBinding::whole(buffer));
         }
         let spans = DispatchSpans::begin(&DeviceGroup::new(vec![self.device.clone()])?);
-        // All of what is bound is accessed by the first dispatch, which initializes caches.
-        let bytes: u64 = lengths.iter().sum();
-        let mut workgroups = bytes.div_ceil(16 * ELEMENTS * SIZE).clamp(64, MAX_WORKGROUPS.into()) as u32;
+        let mut workgroups = first_workgroups(lengths);
         let mut best = 0.0;
         let mut repetitions = 0;
         while repetitions < REPETITIONS {
@@ -110,12 +110,22 @@ impl Kernel {
                 workgroups = workgroups.saturating_mul(2).min(MAX_WORKGROUPS);
                 continue;
             }
-            best = f64::max(best, amount as f64 * f64::from(workgroups) * 1e9 / ns as f64);
+            best = f64::max(best, per_second(amount, workgroups, ns));
             repetitions += 1;
         }
         spans.end()?;
         Ok(Rate { threads: 1, per_second: best, is_concurrent: true })
     }
+}
+
+/// All of what is bound is accessed by the first dispatch, which initializes caches.
+fn first_workgroups(lengths: &[u64]) -> u32 {
+    let bytes: u64 = lengths.iter().sum();
+    bytes.div_ceil(BYTES).clamp(64, MAX_WORKGROUPS.into()) as u32
+}
+
+fn per_second(amount: u64, workgroups: u32, ns: i64) -> f64 {
+    amount as f64 * f64::from(workgroups) * 1e9 / ns as f64
 }
 
 #[cfg(test)]

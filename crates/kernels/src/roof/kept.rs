@@ -117,6 +117,7 @@ mod tests {
         let it = roof();
         assert_eq!(MachineRoof::kept_in(&it.machine, &variable), None);
         let path = it.keep_in(&variable).unwrap();
+        assert_eq!(path.parent(), Some(&*directory.path().join("machines")));
         assert_eq!(MachineRoof::kept_in(&it.machine, &variable), Some((it.clone(), path.clone())));
         let other = MachineDescription { device: "another CPU".into(), ..it.machine.clone() };
         assert_eq!(MachineRoof::kept_in(&other, &variable), None);

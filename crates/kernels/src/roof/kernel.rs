@@ -137,6 +137,10 @@ impl KernelRoof {
 
 #[cfg(test)]
 mod tests {
+    use rehal_local::LocalSync;
+    use rehal_local::executable::Plugins;
+    use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions};
+
     use super::super::tests::roof;
     use super::*;
 
@@ -166,5 +170,26 @@ mod tests {
         let it = roofs.dispatch(0, matmul, Some(1), (1000, BytesSource::Bound)).unwrap();
         assert_eq!((it.share(1000.0), it.share(0.0)), (Some(0.5), None));
         assert_eq!((it.above_ns(1000.0), it.above_ns(100.0)), (500.0, 0.0));
+    }
+
+    /// Without this test, a dispatch of a replay may have the roof of another one.
+    #[test]
+    fn dispatches_of_a_replay_have_the_roofs_of_their_bytes_and_operations() {
+        let path = testing::fixtures().join("captures/chain.chain.local-sync.ireereplay");
+        let plan = Plan::compile(std::fs::read(path).unwrap(), PlanOptions::default()).unwrap();
+        let kernels = crate::Kernels::from_plan(&plan, &crate::KernelOptions::default()).unwrap();
+        let sites: Vec<_> = kernels.kernels.iter().map(|it| (it.location.ordinal, it.occurrence)).collect();
+        let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
+        let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+        // Pages that are accessed are seen by signals.
+        rehal_devices::CrashReports::install();
+        let found = Roofs { devices: vec![(Some(roof()), 2)] }.dispatches(&replay, &sites).unwrap();
+        let of = |it: &Option<KernelRoof>| it.as_ref().map(|it| (it.bytes, it.operations, it.threads));
+        // Three matrices of 24 times 24 numbers of 4 bytes, or a page in place of two; the sum is of one
+        // workgroup.
+        let product = |bytes| Some((bytes, Some(2 * 24 * 24 * 24), 2));
+        let rows = [product(6400), product(6912), product(6912), product(8704), Some((6912, None, 1))];
+        assert_eq!(found.iter().map(of).collect::<Vec<_>>(), rows);
+        assert_eq!(Roofs::default().dispatches(&replay, &sites).unwrap(), vec![None; sites.len()]);
     }
 }

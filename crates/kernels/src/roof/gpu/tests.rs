@@ -232,6 +232,19 @@ fn the_kernels_are_those_that_are_assembled_here() {
     }
 }
 
+/// Without this test, a roof may be off by any factor: that of a device that is measured is not known.
+#[test]
+fn rates_are_those_of_what_the_kernels_do() {
+    // 64 invocations with 8 chains of 256 multiplications and additions, or 16 elements of 16 bytes.
+    assert_eq!((OPERATIONS, BYTES), (262_144, 16_384));
+    assert_eq!(WORKING_SETS.map(|it| it.2), [1_048_576, 16_777_216, 134_217_728]);
+    assert_eq!(WORKING_SETS.map(|it| it.1), [Some(1_048_576), Some(16_777_216), None]);
+    let workgroups = [&[OPERANDS][..], &[1 << 20; 2], &[1 << 20, 1], &[1 << 40]].map(first_workgroups);
+    assert_eq!(workgroups, [64, 128, 65, 65_535]);
+    // 10^6 in each of 4 workgroups in 2 ms.
+    assert_eq!(per_second(1_000_000, 4, MIN_NS), 2e9);
+}
+
 #[cfg(feature = "vulkan")]
 #[test]
 fn a_device_is_measured() {
