@@ -8,16 +8,19 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use rehal_base::{Error, Result, StatusCode};
-use rehal_jobs::{Caller, Job, JobEnd, JobLimits, JobOutcome, Work, supervise};
+use rehal_jobs::{Caller, Job, JobEnd, JobLimits, JobOutcome, Work, Worker, supervise};
 use serde_json::json;
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match &arguments[..] {
         [verb, way] if verb == "supervised" => supervised(way),
+        // A worker that reads nothing.
+        [verb] if verb == Worker::VERB => std::thread::sleep(Duration::from_secs(600)),
         _ => {}
     }
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 5] = [
+        ("a_request_that_is_not_read_ends_by_the_limit", a_request_that_is_not_read_ends_by_the_limit),
         ("a_supervised_process_ends_as_its_copy", a_supervised_process_ends_as_its_copy),
         (
             "only_a_process_that_ended_well_has_done_its_work",
@@ -71,6 +74,14 @@ fn a_supervised_process_ends_as_its_copy() {
         let stderr = String::from_utf8(ended.stderr.bytes).unwrap();
         assert_eq!((ended.end, stderr.trim()), (JobEnd::Exited(status), printed), "{way}");
     }
+}
+
+/// Without it, a worker that does not read its request may be reported as one that cannot be started.
+fn a_request_that_is_not_read_ends_by_the_limit() {
+    let request = json!("x".repeat(4 << 20));
+    let mut job = Job::for_worker_of(env::current_exe().unwrap(), Vec::new(), request);
+    job.limits = JobLimits::for_time(Duration::from_millis(300));
+    assert_eq!(run(&job).end, JobEnd::TimedOut { is_past_milestone: false });
 }
 
 /// The sum of numbers.
