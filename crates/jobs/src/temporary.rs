@@ -188,6 +188,21 @@ mod tests {
         assert!(!path.exists());
     }
 
+    /// Without it, a full disk is reported without the directory that is full, or any error with it.
+    #[test]
+    fn errors_of_files_in_a_directory_say_how_to_choose_another() {
+        let directory = TemporaryDirectory::in_temp("rehal-test-").unwrap();
+        let path = directory.path().join("file").display().to_string();
+        let explained = |error| directory.explain::<()>(Err(error)).unwrap_err().report().to_string();
+        let full = |message: &str| Error::new(StatusCode::ResourceExhausted, message);
+        let advice = "TMPDIR=PATH";
+        assert!(explained(full(&path)).contains(advice));
+        assert!(explained(full("no room").context(path.clone())).contains(advice));
+        assert!(!explained(full("no room")).contains(advice));
+        assert!(!explained(Error::not_found(path)).contains(advice));
+        assert!(directory.path().starts_with(std::env::temp_dir()));
+    }
+
     /// As a process leaves them that is killed.
     #[test]
     fn old_directories_that_no_process_has_locked_are_removed() {
@@ -229,5 +244,10 @@ mod tests {
         assert_eq!(listed, [directory.clone(), parent.path().join("a"), directory.join("file")]);
         drop(result);
         assert!(directory.join("file").exists());
+        // Directories without files do not.
+        let result = PartialResult::default();
+        result.create_directory(&parent.path().join("c/d")).unwrap();
+        drop(result);
+        assert!(!parent.path().join("c").exists());
     }
 }

@@ -68,3 +68,34 @@ impl Seek for TemporaryFile {
         self.file.seek(position)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use rehal_base::StatusCode;
+
+    use super::*;
+
+    /// Without it, a full disk is reported without the directory that is full, or any error with it.
+    #[test]
+    fn copies_share_their_position_and_whether_the_disk_is_full() {
+        let failed = || Err::<(), _>(Error::new(StatusCode::ResourceExhausted, "writing"));
+        let mut file = TemporaryFile::create().unwrap();
+        let mut copy = file.try_clone().unwrap();
+        assert_eq!((file.write(b"abc").unwrap(), copy.write(b"de").unwrap()), (3, 2));
+        assert_eq!(file.seek(SeekFrom::Start(1)).unwrap(), 1);
+        let mut text = String::new();
+        copy.file().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "bcde");
+        assert_eq!(copy.explain(failed()).unwrap_err().report(), "RESOURCE_EXHAUSTED; writing");
+        // It has no room.
+        let file_without_room = File::options().write(true).open("/dev/full").unwrap();
+        let mut file = TemporaryFile { file: file_without_room, is_full: Arc::default() };
+        let copy = file.try_clone().unwrap();
+        assert!(file.write(b"x").is_err() && copy.explain(Ok(())).is_ok());
+        let explained = copy.explain(failed()).unwrap_err().report().to_string();
+        let place = format!("at: the directory for temporary files, '{}'", std::env::temp_dir().display());
+        assert!(explained.contains(&place) && explained.contains("TMPDIR=PATH"), "{explained}");
+    }
+}

@@ -121,3 +121,34 @@ fn say(mut channel: &UnixStream, message: &Message) -> io::Result<()> {
     }
     channel.write_all(&line)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use rehal_base::{Error, Result};
+
+    use super::*;
+    use crate::announced;
+
+    /// Without it, a worker may announce another status than that of its work.
+    #[test]
+    fn a_worker_announces_its_status_last() {
+        for (outcome, status) in [(Ok(0), 0), (Ok(7), 7), (Err(Error::not_found("nothing")), 1)] {
+            let (mut own, other) = UnixStream::pair().unwrap();
+            let worker = Worker::with_request(Value::from("way"), other);
+            own.write_all(b"11\n").unwrap();
+            assert_eq!(worker.request::<String>().unwrap(), "way");
+            assert_eq!(worker.asker().unwrap().ask::<u32>(&"more").unwrap(), 11);
+            let work = || -> Result<u8> {
+                worker.answer(&5).unwrap();
+                outcome
+            };
+            assert_eq!(announced(&worker, work, |_| {}).unwrap(), status);
+            let expected = [&b"{\"Question\":\"more\"}\n{\"Answer\":5}\n"[..], &[status]].concat();
+            let mut said = vec![0; expected.len()];
+            own.read_exact(&mut said).unwrap();
+            assert_eq!(said, expected);
+        }
+    }
+}

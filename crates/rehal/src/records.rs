@@ -197,7 +197,7 @@ impl<'a> Records<'a> {
                 self.open_scopes.push((it.name, is_selected));
             }
             // Scopes may overlap instead of nesting, and an end may lack its begin.
-            Payload::Scope(it) if record.operation() == OperationCode::REPLAY_SCOPE_END => {
+            Payload::Scope(it) => {
                 ended_scope = self.open_scopes.iter().rposition(|(name, _)| *name == it.name);
             }
             Payload::ExecutablePrepare(it) => {

@@ -415,6 +415,9 @@ impl Drop for Report {
 
 #[cfg(test)]
 mod tests {
+    use rehal_hal::SemaphoreFlags;
+    use rehal_local::LocalSync;
+
     use super::*;
     use crate::plan::ObjectKind;
     use crate::plan_numbers::recorded;
@@ -455,6 +458,36 @@ mod tests {
         let released = std::iter::from_fn(|| flight.next_released().unwrap());
         assert_eq!(released.map(|it| it.index).collect::<Vec<_>>(), [0, 1, 2]);
         assert!(!flight.holds() && flight.held_bytes == 0);
+    }
+
+    /// Without it, a run holds any amount of memory, or waits although there is enough.
+    #[test]
+    fn more_memory_than_the_limit_waits_for_the_work_that_uses_it() {
+        let plan = recorded().unwrap();
+        let schedule = Schedule::from_plan(&plan, Vec::new());
+        let devices = [LocalSync::create(Default::default())];
+        let release = |index| Release { step: 0, index, kind: ObjectKind::Buffer };
+        for (bytes, waits) in [(512 << 20, false), ((512 << 20) + 1, true)] {
+            let signal = devices[0].create_semaphore(1, 0, SemaphoreFlags::empty()).unwrap();
+            let mut flight = Flight::new(&plan, Some(&schedule), &devices, 36, 3);
+            flight.hold(release(0), 1);
+            let issue = Issue {
+                device: 0,
+                affinity: 1,
+                signals: &[signal.at(1)],
+                planned_signals: &[],
+                location: RecordLocation { ordinal: 0, offset: 0 },
+                deferred: None,
+            };
+            flight.issued(&issue).unwrap();
+            // What is in flight does not use it.
+            assert_eq!(flight.next_released().unwrap().map(|it| it.index), Some(0));
+            flight.hold(release(1), bytes);
+            // A wait returns the error.
+            signal.fail(Error::data_loss("it failed"));
+            let next = flight.next_released().map(|it| it.map(|it| it.index));
+            assert_eq!(next.map_err(|_| ()), if waits { Err(()) } else { Ok(None) });
+        }
     }
 
     /// Without it, an error may name a submission that failed because of another.

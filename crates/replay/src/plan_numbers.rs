@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 use rehal_base::Result;
 use rehal_hal::{
-    BufferParams, BufferRef, BufferUsage, DeviceGroup, HostFile, HostOp, MemoryAccess, MemoryType,
+    BufferParams, BufferRef, BufferUsage, Device, DeviceGroup, HostFile, HostOp, MemoryAccess, MemoryType,
     QUEUE_AFFINITY_ANY, SemaphoreFlags,
 };
 use rehal_local::LocalSync;
@@ -201,18 +201,28 @@ fn a_repeated_program_has_these_numbers() {
 /// Records a program whose scopes read a file, reuse buffers and semaphores of before, and submit work that
 /// can run only later.
 pub(crate) fn recorded() -> Result<Plan> {
+    record(program_that_waits)
+}
+
+/// Records what a program does, and compiles the capture.
+pub(crate) fn record(program: fn(&Recorder, &Device, BufferParams) -> Result<()>) -> Result<Plan> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("program.ireereplay");
     let recorder = Recorder::create(&path, RecordOptions::default().renumber_threads(true))?;
     let base = DeviceGroup::new(vec![LocalSync::create(Default::default())])?;
     let devices = recorder.wrap(&base)?;
-    let device = &devices.devices()[0];
-    let queue = || device.queue(QUEUE_AFFINITY_ANY);
     let params = BufferParams {
         usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
         memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
         ..BufferParams::default()
     };
+    program(&recorder, &devices.devices()[0], params)?;
+    recorder.close()?;
+    Plan::compile(std::fs::read(&path).unwrap(), PlanOptions::default())
+}
+
+fn program_that_waits(recorder: &Recorder, device: &Device, params: BufferParams) -> Result<()> {
+    let queue = || device.queue(QUEUE_AFFINITY_ANY);
     let [one, other] = [64, 128].map(|size| device.allocate_buffer(params, size));
     let (one, other) = (one?, other?);
     let file =
@@ -252,8 +262,7 @@ pub(crate) fn recorded() -> Result<Plan> {
             queue().wait(&late).signal(&[order.at(8)]).dealloca(&kept, 0)?;
         }
     }
-    recorder.close()?;
-    Plan::compile(std::fs::read(&path).unwrap(), PlanOptions::default())
+    Ok(())
 }
 
 #[test]

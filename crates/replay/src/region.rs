@@ -417,7 +417,13 @@ impl RangeSet {
 
 #[cfg(test)]
 mod tests {
+    use rehal_hal::{
+        BufferRef, Command, CommandBufferParams, CommandCategories, QUEUE_AFFINITY_ANY, SemaphoreFlags,
+    };
+
     use super::*;
+    use crate::plan_numbers::record;
+    use crate::scopes;
 
     const fn bytes(buffer: u32, start: u64, end: u64) -> Bytes {
         Bytes { holder: Holder::Buffer(buffer), start, end }
@@ -449,5 +455,55 @@ mod tests {
                 std::array::from_fn(|b| std::array::from_fn(|at| has[0][b][at] && has[1][b][at]));
             assert_eq!(both, expected);
         }
+    }
+
+    /// Without it, a command buffer may be executed with a buffer that was deallocated, or its work is not
+    /// put back.
+    #[test]
+    fn command_buffers_of_before_name_buffers_that_a_repetition_may_deallocate() {
+        let plan = record(|recorder, device, params| {
+            let order = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty())?;
+            let queue = || device.queue(QUEUE_AFFINITY_ANY);
+            let kept = device.allocate_buffer(params, 8)?;
+            let named = queue().signal(&[order.at(1)]).alloca(params, 16, 0)?;
+            let other = queue().signal(&[order.at(2)]).alloca(params, 32, 0)?;
+            let commands = device.create_command_buffer(CommandBufferParams {
+                categories: CommandCategories::TRANSFER,
+                ..CommandBufferParams::default()
+            })?;
+            commands.begin()?;
+            for target in [BufferRef::range(&kept, 0, 4), BufferRef::range(&named, 4, 4)] {
+                commands.record(&Command::Fill { target, pattern: &[1], flags: 0 })?;
+            }
+            commands.end()?;
+            for (scope, deallocated, value) in
+                [("none", None, 3), ("other", Some(&other), 4), ("named", Some(&named), 6)]
+            {
+                let _scope = recorder.scope(scope)?;
+                queue().wait(&[order.at(2)]).signal(&[order.at(value)]).execute(&commands, &[], 0)?;
+                if let Some(buffer) = deallocated {
+                    queue().wait(&[order.at(value)]).signal(&[order.at(value + 1)]).dealloca(buffer, 0)?;
+                }
+            }
+            Ok(())
+        });
+        let plan = plan.unwrap();
+        let restored = |scope: &str, max_ranges| {
+            let entry = scopes::entries(&plan, scope.as_bytes()).unwrap()[0];
+            let mut walk = Walk::new(&plan, entry.begin..entry.end + 1);
+            walk.footprints = Footprints::new(&plan, max_ranges);
+            let region = walk.all().and_then(|()| walk.finish());
+            region.map(|it| it.restored).map_err(|error| error.message().to_owned())
+        };
+        let refused = Err(refuse("a command buffer is recorded before it with a buffer that it deallocates")
+            .message()
+            .to_owned());
+        assert_eq!(restored("none", 2), Ok(vec![]));
+        assert_eq!(restored("other", 2), Ok(vec![]));
+        assert_eq!(restored("named", 2), refused);
+        // Approximated, its commands may name and change any buffer.
+        assert_eq!(restored("none", 1), Ok(vec![bytes(0, 0, 8), bytes(1, 0, 16), bytes(2, 0, 32)]));
+        assert_eq!(restored("other", 1), refused);
+        assert_eq!(restored("named", 1), refused);
     }
 }

@@ -574,3 +574,17 @@ fn within(whole: &[u8], part: &[u8]) -> Option<u64> {
     let first = part.as_ptr().addr();
     (first >= start && first < end).then(|| (first - start) as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without it, memory beside a capture may be forgotten when data that is not in it is copied.
+    #[test]
+    fn only_parts_of_a_capture_have_an_offset_in_it() {
+        let bytes = [0; 9];
+        let offsets =
+            [&bytes[..3], &bytes[3..], &bytes[5..6], &bytes[6..]].map(|it| within(&bytes[3..6], it));
+        assert_eq!(offsets, [None, Some(0), Some(2), None]);
+    }
+}

@@ -378,3 +378,39 @@ impl<'p, J: ConflictPolicy<N>, const N: usize> Walk<'p, J, N> {
 fn accesses_buffers(op: &HostOp<Indexed>) -> bool {
     matches!(op, HostOp::Map(_) | HostOp::Unmap(..) | HostOp::Flush(..) | HostOp::Invalidate(_))
 }
+
+#[cfg(test)]
+mod tests {
+    use rehal_hal::{BufferRef, QUEUE_AFFINITY_ANY, SemaphoreFlags};
+
+    use super::*;
+    use crate::plan_numbers::record;
+
+    /// Without it, a run with more in flight than a set has may wait for work before the step that makes it
+    /// runnable, and never end.
+    #[test]
+    fn the_oldest_half_of_too_many_submissions_is_waited_for_once_it_can_run() {
+        let plan = record(|_, device, params| {
+            let buffer = device.allocate_buffer(params, 2000)?;
+            let gate = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty())?;
+            let (queue, open) = (|| device.queue(QUEUE_AFFINITY_ANY), [gate.at(1)]);
+            for at in 0..450 {
+                // The first 300 can run once the gate opens, all in one step.
+                if at == 300 {
+                    queue().signal(&open).barrier(0)?;
+                }
+                let waits = if at < 300 { &open[..] } else { &[] };
+                queue().wait(waits).fill(BufferRef::range(&buffer, 4 * at, 4), &[1], 0)?;
+            }
+            Ok(())
+        });
+        let plan = plan.unwrap();
+        let waits = Schedule::from_plan(&plan, Vec::new()).waits;
+        let same = waits.chunk_by(|one, next| (one.step, one.position + 1) == (next.step, next.position));
+        let found = same.map(|it| {
+            assert!(it.iter().all(|wait| (wait.runnable, wait.cause) == (it[0].runnable, WaitCause::Limit)));
+            (it[0].step, it[0].position, it.len(), it[0].runnable)
+        });
+        assert_eq!(found.collect::<Vec<_>>(), [(303, 1, 127, 302), (386, 128, 128, 302)]);
+    }
+}

@@ -707,6 +707,34 @@ mod tests {
         Program::new("my".into(), ["main_dispatch_0", "main_dispatch_1"].map(executable).into(), &[])
     }
 
+    /// Without it, a substitute may be compiled as a file of another kind.
+    #[test]
+    fn names_of_substitutes_may_have_a_kind() {
+        let parsed = |text: &str| {
+            let parsed =
+                SubstituteFile::parse(text).map(|it| (it.name, it.kind, it.path.display().to_string()));
+            parsed.map_err(|error| error.message().to_owned())
+        };
+        for (name, kind) in KINDS {
+            assert_eq!(
+                parsed(&format!("a{name}@{name}=b=c")),
+                Ok((format!("a{name}"), Some(kind), "b=c".into()))
+            );
+        }
+        assert_eq!(parsed("a=b@c"), Ok(("a".into(), None, "b@c".into())));
+        let expected = "(expected source, configuration, object, cpu-object, c)";
+        for (text, why) in [
+            ("a@d=b", format!("is of kind 'd' {expected}")),
+            ("a@c@c=b", format!("is of kind 'c@c' {expected}")),
+            ("a", "has no '='".into()),
+            ("=b", "has an empty name or file".into()),
+            ("@c=b", "has an empty name or file".into()),
+            ("a=", "has an empty name or file".into()),
+        ] {
+            assert_eq!(parsed(text), Err(format!("substitute '{text}' {why}")));
+        }
+    }
+
     #[test]
     fn names_may_have_the_prefixes_of_dumps() {
         let program = program();

@@ -324,6 +324,21 @@ pub(super) fn only_variant(executable: &ProgramExecutable) -> Result<&Executable
 mod tests {
     use super::*;
 
+    /// Without it, a text in an executable may end it, or hide those after it.
+    #[test]
+    fn braces_in_texts_are_not_those_of_regions() {
+        // `<` and `>` stand for braces.
+        for quoted in [">", "<", ">>", "<<<", r#"\">"#, r"\\", "(<"] {
+            let quoted = quoted.replace('<', "\u{7b}").replace('>', "\u{7d}");
+            let text = format!("a @x {{\n  b = \"{quoted}\" {{c = 1}}\n}}\nrest");
+            let body = format!("\n  b = \"{quoted}\" {{c = 1}}\n");
+            assert_eq!(region(&text), ("a @x ", &*body, text.len() - "\nrest".len()));
+        }
+        assert_eq!(region("a @x\nrest"), ("a @x", "", 4));
+        assert_eq!(argument("x(a, \")\", \"(\", (b)) c)", "x("), Some("a, \")\", \"(\", (b)"));
+        assert_eq!(argument("x(a", "x("), None);
+    }
+
     const TEXT: &str = r#"module @my attributes {x = "}"} {
   hal.executable private @add_dispatch_0 {
     hal.executable.variant public @embedded target(<"llvm-cpu", "embedded-elf-x86_64", {cpu = "a(b"}>) {

@@ -1,5 +1,6 @@
 //! The library as an embedding program uses it: examples, options and errors.
 
+mod captured_numbers;
 mod captures;
 mod dialogues;
 mod examples;

@@ -53,6 +53,18 @@ fn modules_are_read_in_every_mode() {
     }
 }
 
+/// Without it, a device that never ends may be read as a module.
+#[test]
+fn directories_and_devices_are_not_modules() {
+    for (path, what) in [("/", "is a directory"), ("/dev/null", "is a character or block device")] {
+        let mut options = ProgramOptions::default();
+        options.module_mode = ModuleMode::Preload;
+        options.modules.push(ModuleSource::File(path.into()));
+        let error = Program::load(&options).err().unwrap();
+        assert_eq!(error.message(), format!("'{path}' {what}"));
+    }
+}
+
 #[test]
 fn tensors_go_in_and_out_as_bytes() {
     let program = Program::load(&options("add4")).unwrap();

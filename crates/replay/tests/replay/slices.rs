@@ -203,6 +203,26 @@ fn bytes_that_matter_only_if_they_are_zero_are_stored() {
     }
 }
 
+/// Without it, a slice may have more records than bytes that they save.
+#[test]
+fn reads_with_less_than_256_bytes_between_them_are_one() {
+    for (gap, expected) in [(240, &[(16, 272)][..]), (256, &[(16, 16), (288, 16)])] {
+        let mut capture = CaptureBuilder::new();
+        let (buffer, cache) = (capture.buffer(400), capture.cache());
+        // The kernel changes what is not 5.
+        let mut bytes = [5; 400];
+        bytes[0] = 1;
+        bytes[16..32].fill(7);
+        bytes[32 + gap..][..16].fill(7);
+        capture.write(buffer, 0, &bytes);
+        let executable = capture.executable(cache, &code("module", 0, &[function("resumes", 0, 1)]));
+        capture.dispatch(&CaptureBuilder::kernel(executable, 0, [1; 3]), b"", &[whole(buffer)]);
+        let (slice, ..) = slice(&capture, &Cut::Dispatch { record: capture.place().ordinal, occurrence: 0 });
+        let found: Vec<_> = slice.reads.iter().map(|it| (it.offset, it.bytes.len())).collect();
+        assert_eq!(found, expected);
+    }
+}
+
 #[test]
 fn a_scope_keeps_host_writes_files_and_deallocated_buffers() {
     let mut capture = CaptureBuilder::new();

@@ -81,6 +81,61 @@ fn counts_are_computed_from_the_constants_of_the_workload() {
     assert_eq!(count(narrow, [9, 0, 1]), Ok([9, 1, 1]));
 }
 
+/// Without it, an operation may be computed as another, and too few workgroups run.
+#[test]
+fn operations_are_those_of_32_bit_integers() {
+    type Operation = fn(i32, i32) -> i32;
+    let operations: [(&str, Operation); 30] = [
+        ("addi", |a, b| a + b),
+        ("subi", |a, b| a - b),
+        ("muli", |a, b| a * b),
+        ("divsi", |a, b| a / b),
+        ("divui", |a, b| (a as u32 / b as u32) as i32),
+        ("remsi", |a, b| a % b),
+        ("remui", |a, b| (a as u32 % b as u32) as i32),
+        ("ceildivsi", |a, b| (f64::from(a) / f64::from(b)).ceil() as i32),
+        ("ceildivui", |a, b| (a as u32).div_ceil(b as u32) as i32),
+        ("floordivsi", |a, b| (f64::from(a) / f64::from(b)).floor() as i32),
+        ("minsi", |a, b| a.min(b)),
+        ("minui", |a, b| (a as u32).min(b as u32) as i32),
+        ("maxsi", |a, b| a.max(b)),
+        ("maxui", |a, b| (a as u32).max(b as u32) as i32),
+        ("andi", |a, b| a & b),
+        ("ori", |a, b| a | b),
+        ("xori", |a, b| a ^ b),
+        ("shli", |a, b| a << b),
+        ("shrsi", |a, b| a >> b),
+        ("shrui", |a, b| (a as u32 >> b) as i32),
+        ("cmpi eq", |a, b| (a == b).into()),
+        ("cmpi ne", |a, b| (a != b).into()),
+        ("cmpi slt", |a, b| (a < b).into()),
+        ("cmpi sle", |a, b| (a <= b).into()),
+        ("cmpi sgt", |a, b| (a > b).into()),
+        ("cmpi sge", |a, b| (a >= b).into()),
+        ("cmpi ult", |a, b| ((a as u32) < b as u32).into()),
+        ("cmpi ule", |a, b| (a as u32 <= b as u32).into()),
+        ("cmpi ugt", |a, b| (a as u32 > b as u32).into()),
+        ("cmpi uge", |a, b| (a as u32 >= b as u32).into()),
+    ];
+    for (name, operation) in operations {
+        for (a, b) in [(-7, 2), (7, 2), (2, 7), (5, 5)] {
+            let (name, result) = match name.starts_with("cmpi") {
+                true => (format!("{name},"), "i1"),
+                false => (name.to_owned(), "i32"),
+            };
+            let region = format!(
+                "    %c1 = arith.constant 1 : index
+    %a = arith.constant {a} : i32
+    %b = arith.constant {b} : i32
+    %0 = arith.{name} %a, %b : i32
+    %1 = arith.index_castui %0 : {result} to index
+    hal.return %1, %c1, %c1 : index, index, index"
+            );
+            assert_eq!(count(&region, [0, 0, 1]), Ok([operation(a, b) as u32, 1, 1]), "{name} {a} {b}");
+        }
+    }
+}
+
 #[test]
 fn constant_counts_do_not_need_the_workload() {
     let constant = "    %c4 = arith.constant 4 : index\n    %c1 = arith.constant 1 : index\n    hal.return %c4, %c1, %c1 : index, index, index";
