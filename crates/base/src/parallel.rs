@@ -1,40 +1,55 @@
 //! Work on all processors, or on the calling thread if the system gives no threads: as in a container with
 //! a limit on them.
 
-use std::sync::LazyLock;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// The process that has the pool of threads; 0 without one. It is created here, before anything uses it:
-/// otherwise rayon panics if it cannot be.
-static POOL_PROCESS: LazyLock<u32> = LazyLock::new(|| {
-    let exists = match ThreadPoolBuilder::new().build_global() {
-        Ok(()) => true,
-        // Without a source, the program that uses this library has created it.
-        Err(error) => std::error::Error::source(&error).is_none(),
-    };
-    if exists { std::process::id() } else { 0 }
-});
+/// The threads, if the system gives any, and the process that has them: a child after fork lacks those of its
+/// parent, and gets its own.
+type Owned = Option<(u32, Option<&'static ThreadPool>)>;
 
-/// Whether there is a pool. A child after fork lacks the threads of its parent, and would wait for them.
-fn has_pool() -> bool {
-    *POOL_PROCESS == std::process::id()
+static POOL: Mutex<Owned> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Owned> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn pool() -> Option<&'static ThreadPool> {
+    let mut pool = lock();
+    let process = std::process::id();
+    match *pool {
+        Some((owner, pool)) if owner == process => pool,
+        _ => {
+            let created = ThreadPoolBuilder::new().build().ok().map(|pool| &*Box::leak(Box::new(pool)));
+            *pool = Some((process, created));
+            created
+        }
+    }
+}
+
+/// Number of threads that are kept for the functions of this module, and idle while none of them is called.
+pub fn thread_count() -> usize {
+    match *lock() {
+        Some((owner, Some(pool))) if owner == std::process::id() => pool.current_num_threads(),
+        _ => 0,
+    }
 }
 
 /// Calls `perform` for each item, in any order; the results are in the order of the items.
 pub fn map<T: Send, R: Send>(items: Vec<T>, perform: impl Fn(T) -> R + Send + Sync) -> Vec<R> {
-    match items.len() > 1 && has_pool() {
-        true => items.into_par_iter().map(perform).collect(),
-        false => items.into_iter().map(perform).collect(),
+    match pool().filter(|_| items.len() > 1) {
+        Some(pool) => pool.install(|| items.into_par_iter().map(perform).collect()),
+        None => items.into_iter().map(perform).collect(),
     }
 }
 
 /// Calls both, perhaps at the same time.
 pub fn join<A: Send, B: Send>(first: impl FnOnce() -> A + Send, second: impl FnOnce() -> B + Send) -> (A, B) {
-    match has_pool() {
-        true => rayon::join(first, second),
-        false => (first(), second()),
+    match pool() {
+        Some(pool) => pool.join(first, second),
+        None => (first(), second()),
     }
 }
 
@@ -42,8 +57,12 @@ pub fn join<A: Send, B: Send>(first: impl FnOnce() -> A + Send, second: impl FnO
 pub fn hash(hasher: &mut blake3::Hasher, bytes: &[u8]) {
     // Below it, waking a thread takes as long as it saves.
     const PARALLEL_BYTES: usize = 512 << 10;
-    match bytes.len() >= PARALLEL_BYTES && has_pool() {
-        true => hasher.update_rayon(bytes),
-        false => hasher.update(bytes),
-    };
+    match pool().filter(|_| bytes.len() >= PARALLEL_BYTES) {
+        Some(pool) => {
+            pool.install(|| hasher.update_rayon(bytes));
+        }
+        None => {
+            hasher.update(bytes);
+        }
+    }
 }

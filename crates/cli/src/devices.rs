@@ -17,7 +17,9 @@ const TOPOLOGY_ADVICE: &str =
 
 /// The options of drivers, and of their devices, set by flags.
 pub(crate) fn driver_options(flags: &Flags) -> OptionSet {
-    let (timeout, perf_map) = (flags.get(&DEVICE_TIMEOUT), flags.get(&PERF_MAP));
+    // The default is the concern of the process that waits for the kernels.
+    let timeout = flags.get(&DEVICE_TIMEOUT).filter(|limit| !limit.is_zero());
+    let perf_map = flags.get(&PERF_MAP);
     let common = CommonOptions { timeout, perf_map, ..CommonOptions::default() };
     let mut options = OptionSet::default().with(common);
     set_options(flags, &mut options).expect("flags are parsed by the same declarations");
@@ -38,6 +40,12 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
         unsafe { options.add_plugin(path) }
     }
     Ok(options)
+}
+
+/// Creates the files of `perf`, which confined code could not create.
+pub(crate) fn open_perf_files(flags: &Flags) -> Result<()> {
+    let which = if flags.takes(PERF_MAP.name()) { flags.get(&PERF_MAP) } else { None };
+    which.map_or(Ok(()), rehal_local::open_perf_files)
 }
 
 /// A tool's expectations of kernels, for [`options_expecting`].
@@ -245,7 +253,7 @@ fn dump_device(driver: &Driver, device: &DeviceDescription) -> String {
 mod tests {
     use rehal_base::{Error, StatusCode};
     use rehal_hal::{
-        CompilerTarget, Device, DeviceParameter, DeviceSection, DriverBackend, ExecutableFormat,
+        CompilerTarget, Device, DeviceParameter, DeviceSection, DriverBackend, ExecutableFormat, SystemFiles,
     };
 
     use super::*;
@@ -311,6 +319,10 @@ mod tests {
 
         fn create_device(&self, path: &str, _options: &OptionSet, _group: &[Device]) -> Result<Device> {
             Err(Error::new(StatusCode::Aborted, format!("'{path}' is not created in this test")))
+        }
+
+        fn system_files(&self) -> SystemFiles {
+            SystemFiles::NONE
         }
 
         fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {

@@ -6,7 +6,7 @@ use rehal_base::Result;
 use rehal_cts::discrete::DiscreteDevice;
 use rehal_hal::{
     CompilerTarget, Device, DeviceDescription, DeviceParameter, Driver, DriverBackend, DriverRegistry,
-    ExecutableFormat, OptionSet,
+    ExecutableFormat, OptionSet, SystemFiles,
 };
 
 use crate::tool::run_tool;
@@ -50,6 +50,10 @@ impl DriverBackend for Discrete {
 
     fn create_device(&self, path: &str, options: &OptionSet, _group: &[Device]) -> Result<Device> {
         self.0.create_device(path, options).map(DiscreteDevice::over)
+    }
+
+    fn system_files(&self) -> SystemFiles {
+        SystemFiles::NONE
     }
 
     fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {

@@ -3,6 +3,8 @@
 
 mod references;
 
+pub(crate) use references::of as references;
+
 use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};

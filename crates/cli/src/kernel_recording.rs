@@ -175,6 +175,11 @@ impl Recording {
         self.explain(checked)
     }
 
+    /// The directory that it writes.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.directory.clone()
+    }
+
     /// Records the kernels of a replay, and reports them.
     pub(crate) fn record(&self, replay: &Replay, kernels: &KernelOptions) -> Result<KernelRecords> {
         if let Some(path) = replay.plan().capture().path() {
@@ -296,6 +301,11 @@ impl ProgramRecording {
         recording.record.flushes_submissions = true;
         let captures = Arc::new(Mutex::new(vec![recording.path.path().to_path_buf()]));
         Some(Self { recording: kernels, captures, listed: Arc::default(), is_temporary })
+    }
+
+    /// The directory that it writes.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.recording.directory()
     }
 
     /// Whether the captures are only for the records.

@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use parking_lot::Mutex;
 use rehal_base::{Context, Error, HostMemory, Range, Result, StatusCode};
 use rehal_crash::{Removal, Stays, change};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, access};
@@ -17,8 +18,8 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::files::{directory_of, links};
 use crate::flags::{Flag, Flags, written};
+use crate::interrupts;
 use crate::output::{self, Stdout, Stream};
-use crate::{interrupts, kernel_state};
 
 /// The flag that names the file.
 pub(crate) const OUTPUT: Flag<Option<PathBuf>> =
@@ -41,7 +42,59 @@ pub(crate) struct OutputFile {
     appends: bool,
 }
 
+/// Outputs whose files are known, or opened, before code is confined. A confined copy of the process writes
+/// those that replace others when they are complete, and leaves it to this process to give them names.
+static PREPARED: Mutex<Vec<Prepared>> = Mutex::new(Vec::new());
+
+/// The outputs that a confined copy has completed; `None` in a process that completes its files itself.
+static FINISHED: Mutex<Option<Vec<usize>>> = Mutex::new(None);
+
+struct Prepared {
+    /// The flag and its value.
+    place: String,
+    /// `None` while it is written aside.
+    target: Option<PreparedTarget>,
+}
+
+enum PreparedTarget {
+    Direct(Destination),
+    Aside(Aside),
+}
+
+/// A file that replaces another when it is complete.
+struct Aside {
+    temporary: Temporary,
+    target: PathBuf,
+    /// Whether a result is in it: another one may follow.
+    is_written: bool,
+    /// Its index in [`PREPARED`], if it is from there.
+    index: Option<usize>,
+}
+
+/// From now on, this process, a copy, completes no files: its parent does.
+pub(crate) fn leave_to_parent() {
+    *FINISHED.lock() = Some(Vec::new());
+}
+
+/// The outputs that this process has left to its parent.
+pub(crate) fn finished() -> Vec<usize> {
+    FINISHED.lock().take().unwrap_or_default()
+}
+
+/// Gives files their names that a copy of this process has completed.
+pub(crate) fn persist(finished: &[usize]) -> Result<()> {
+    for index in finished {
+        let prepared =
+            PREPARED.lock().get_mut(*index).and_then(|it| Some((it.place.clone(), it.target.take()?)));
+        if let Some((place, PreparedTarget::Aside(aside))) = prepared {
+            aside.temporary.persist(&aside.target).context(|| place)?;
+        }
+    }
+    Ok(())
+}
+
 /// The destination of a path.
+#[derive(Clone)]
 enum Destination {
     Stdout,
     /// A pipe, a device or a descriptor of this process, which cannot be replaced.
@@ -68,8 +121,26 @@ impl OutputFile {
     /// works for it in vain.
     pub(crate) fn new(flag: &'static str, path: PathBuf) -> Result<Self> {
         let this = Self::at(flag, path);
-        this.try_out().context(|| this.place())?;
+        if this.prepared().is_none() {
+            this.made().context(|| this.place())?;
+        }
         Ok(this)
+    }
+
+    /// Opens the file that another flag names before code is confined, unless that fails: the tool says so
+    /// when it writes it.
+    pub(crate) fn prepare(flag: &'static str, path: PathBuf) {
+        let this = Self::at(flag, path);
+        if this.prepared().is_some() {
+            return;
+        }
+        if let Ok(mut target) = this.made() {
+            let mut all = PREPARED.lock();
+            if let PreparedTarget::Aside(aside) = &mut target {
+                aside.index = Some(all.len());
+            }
+            all.push(Prepared { place: this.place(), target: Some(target) });
+        }
     }
 
     fn at(flag: &'static str, path: PathBuf) -> Self {
@@ -115,42 +186,68 @@ impl OutputFile {
     }
 
     fn open(&self) -> Result<Output> {
-        kernel_state::restore();
-        let (sink, temporary) = match self.destination() {
-            Destination::Stdout => (Target::Stdout(output::stdout_bytes()?), None),
-            Destination::InPlace(path) => {
+        let (target, aside) = match self.take_prepared().map_or_else(|| self.made(), Ok)? {
+            PreparedTarget::Direct(Destination::InPlace(path)) => {
                 // A directory cannot be opened. What a descriptor has is not overwritten.
                 let file = File::options().append(true).open(path).map_err(creating)?;
                 (Target::File(file), None)
             }
-            Destination::Aside { target, existing } => {
-                let mut temporary = Temporary::beside(&target, existing.as_ref())?;
-                if self.appends && existing.is_some() {
-                    let mut existing = File::open(&target).map_err(creating)?;
-                    io::copy(&mut existing, temporary.file()?).map_err(|error| writing(&error))?;
+            PreparedTarget::Direct(_) => (Target::Stdout(output::stdout_bytes()?), None),
+            PreparedTarget::Aside(mut aside) => {
+                if self.appends && !aside.is_written && aside.target.exists() {
+                    let mut existing = File::open(&aside.target).map_err(creating)?;
+                    io::copy(&mut existing, aside.temporary.file()?).map_err(|error| writing(&error))?;
                 }
-                let file = temporary.file()?.try_clone().map_err(creating)?;
-                (Target::File(file), Some((temporary, target)))
+                let file = aside.temporary.file()?.try_clone().map_err(creating)?;
+                (Target::File(file), Some(aside))
             }
         };
-        Ok(Output { place: self.place(), target: sink, temporary, is_lost: Rc::default() })
+        Ok(Output { place: self.place(), target, aside, is_lost: Rc::default() })
     }
 
-    /// Fails if the file cannot be written; an existing file is unchanged, and a missing one is not created.
-    fn try_out(&self) -> Result<()> {
-        match self.destination() {
-            Destination::Stdout => output::stdout_bytes()?.file().map(drop).map_err(|error| writing(&error)),
+    /// The target that is prepared for it, unless that is being written.
+    fn take_prepared(&self) -> Option<PreparedTarget> {
+        let index = self.prepared()?;
+        let prepared = &mut PREPARED.lock()[index].target;
+        match prepared {
+            Some(PreparedTarget::Direct(destination)) => Some(PreparedTarget::Direct(destination.clone())),
+            _ => prepared.take(),
+        }
+    }
+
+    /// Finds its target, and opens a file that replaces another; an existing file is unchanged. Fails if it
+    /// cannot be written.
+    fn made(&self) -> Result<PreparedTarget> {
+        let destination = self.destination();
+        match &destination {
+            Destination::Stdout => {
+                output::stdout_bytes()?.file().map(drop).map_err(|error| writing(&error))?
+            }
             // Opening a pipe waits for its reader.
             Destination::InPlace(path) if path.is_dir() => {
-                Err(creating(io::Error::from_raw_os_error(libc::EISDIR)))
+                return Err(creating(io::Error::from_raw_os_error(libc::EISDIR)));
             }
             Destination::InPlace(path) => {
-                access(&path, Access::WRITE_OK).map_err(|error| creating(error.into()))
+                access(path, Access::WRITE_OK).map_err(|error| creating(error.into()))?;
             }
             Destination::Aside { target, existing } => {
-                Temporary::beside(&target, existing.as_ref()).map(drop)
+                let temporary = Temporary::beside(target, existing.as_ref())?;
+                let target = target.clone();
+                return Ok(PreparedTarget::Aside(Aside {
+                    temporary,
+                    target,
+                    is_written: false,
+                    index: None,
+                }));
             }
         }
+        Ok(PreparedTarget::Direct(destination))
+    }
+
+    /// Its index in [`PREPARED`].
+    fn prepared(&self) -> Option<usize> {
+        let place = self.place();
+        PREPARED.lock().iter().position(|prepared| prepared.place == place)
     }
 
     fn destination(&self) -> Destination {
@@ -214,7 +311,7 @@ pub(crate) struct Output {
     place: String,
     target: Target,
     /// The file that replaces another at the end.
-    temporary: Option<(Temporary, PathBuf)>,
+    aside: Option<Aside>,
     /// Whether writing has failed.
     is_lost: Rc<Cell<bool>>,
 }
@@ -231,7 +328,7 @@ impl Output {
             Target::Stdout(_) => Target::Stdout(output::stdout_bytes()?),
             Target::File(file) => Target::File(file.try_clone().map_err(creating)?),
         };
-        Ok(Sink { target, is_lost: self.is_lost.clone(), can_seek: self.temporary.is_some() })
+        Ok(Sink { target, is_lost: self.is_lost.clone(), can_seek: self.aside.is_some() })
     }
 
     /// Whether writing has failed.
@@ -242,7 +339,7 @@ impl Output {
     /// Completes the file, after work with this outcome: if that failed, or anything was not written, an
     /// existing file stays as it was.
     pub(crate) fn finish(self, outcome: Result<()>) -> Result<()> {
-        let Self { place, temporary, is_lost, .. } = self;
+        let Self { place, aside, is_lost, .. } = self;
         let lost = || Err(Error::new(StatusCode::DataLoss, "the file could not be written"));
         let outcome = outcome.and_then(|()| if is_lost.get() { lost() } else { Ok(()) });
         let outcome = outcome.map_err(|error| match error.code() {
@@ -251,8 +348,17 @@ impl Output {
             }
             _ => error,
         });
-        let finished = outcome.and_then(|()| match temporary {
-            Some((temporary, target)) => temporary.persist(&target),
+        let finished = outcome.and_then(|()| match aside {
+            Some(aside) => match (FINISHED.lock().as_mut(), aside.index) {
+                (Some(finished), Some(index)) => {
+                    finished.retain(|other| *other != index);
+                    finished.push(index);
+                    let written = PreparedTarget::Aside(Aside { is_written: true, ..aside });
+                    PREPARED.lock()[index].target = Some(written);
+                    Ok(())
+                }
+                _ => aside.temporary.persist(&aside.target),
+            },
             None => Ok(()),
         });
         finished.context(|| place)
@@ -330,7 +436,6 @@ impl Temporary {
     fn beside(target: &Path, existing: Option<&Metadata>) -> Result<Self> {
         check_target(target, existing)?;
         let mode = existing.map_or(0o666, |it| it.permissions().mode());
-        interrupts::handle();
         match Self::unnamed(target, mode, existing.is_some()) {
             Some(file) => Ok(Self::Unnamed(file)),
             None => Self::named(target, Permissions::from_mode(mode)),
@@ -350,6 +455,7 @@ impl Temporary {
     }
 
     fn named(target: &Path, permissions: Permissions) -> Result<Self> {
+        interrupts::handle();
         let mut builder = Builder::new();
         builder.prefix(PREFIX).permissions(permissions);
         change(|| {

@@ -6,14 +6,15 @@ use std::rc::Rc;
 
 use rehal::work::perform_work;
 use rehal_base::{Align, Error, Result, alternatives, nearest};
+use rehal_crash::HeldSignals;
 use rehal_devices::CrashReports;
-use rehal_jobs::{Worker, announced, is_supervised, supervise};
+use rehal_jobs::{CopyEnd, Worker, announced, describe_confinement, end_by, is_supervised, supervise};
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
 use crate::report::{ErrorReports, Origin};
 use crate::table::table;
-use crate::{advice, files as named_files, interrupts, kernel_state, output, shells, tools};
+use crate::{advice, files as named_files, interrupts, output, sandbox, shells, tools};
 
 /// The program whose verbs are the tools.
 const PROGRAM: &str = "rehal";
@@ -39,7 +40,7 @@ pub struct Tool {
     /// Answers a tool-specific query, given its name and value and the flags before it; `None` for other
     /// queries.
     pub answer: fn(&str, &str, &Flags) -> Option<Result<String>>,
-    /// Whether it may run kernels: in a process of its own then, since these may end it.
+    /// Whether it may run kernels: in a confined copy of its process then ([`Invocation::confined`]).
     pub runs_kernels: bool,
     /// Derives options from the flags, then runs the tool.
     pub run: fn(&Invocation) -> Result<()>,
@@ -126,6 +127,10 @@ pub struct Invocation {
     pub(crate) worker: Option<Worker>,
     /// The exit status, unless there is an error.
     status: Cell<u8>,
+    /// That of a copy of this process which has said why it ended.
+    ended: Cell<Option<CopyEnd<()>>>,
+    /// Whether the user knows that code is not confined in full.
+    is_warned: Cell<bool>,
     pub(crate) origin: Rc<Origin>,
 }
 
@@ -149,20 +154,15 @@ fn perform(worker: &Worker) -> Result<u8> {
     CrashReports::install();
     rehal_crash::name_options(flags::CRASH_OPTIONS);
     interrupts::fail_large_writes();
-    let work = || {
-        interrupts::handle();
-        kernel_state::note();
-        let performed = perform_work(worker);
-        kernel_state::restore();
-        performed.map(|()| 0)
-    };
     if !is_supervised(worker) {
-        return announced(worker, work, advice::print);
+        return announced(worker, || perform_work(worker).map(|()| 0), advice::print);
     }
-    let own = std::process::id();
-    let status = supervise(work, advice::print)?;
-    // The copy has said it to this process.
-    if std::process::id() == own { announced(worker, || Ok(status), advice::print) } else { Ok(status) }
+    let status = match supervise(HeldSignals::hold(), || perform_work(worker), None, advice::print)? {
+        CopyEnd::Done(()) => 0,
+        CopyEnd::Exited(status) => status,
+        CopyEnd::Signaled(signal) => end_by(signal),
+    };
+    announced(worker, || Ok(status), advice::print)
 }
 
 /// This process as a worker, if its first argument says that it is one.
@@ -173,7 +173,8 @@ fn take_worker(arguments: &mut Peekable<impl Iterator<Item = OsString>>) -> Resu
     // SAFETY: the user who starts this program names plugins, as by flags.
     #[allow(unsafe_code, reason = "the user of the program vouches for what is asked for")]
     let taken = unsafe { Worker::from_stdin() }.map(Some);
-    taken.map_err(|error| Error::io("taking the request of a worker", &error).advise(verbs(tools::ALL)))
+    let advice = "`rehal worker` is started by other programs of rehal: call another verb";
+    taken.map_err(|error| Error::io("taking the request of a worker", &error).advise(advice))
 }
 
 /// The tool with the name in `argv[0]`, which may be a path.
@@ -269,12 +270,19 @@ fn start_with(
     rehal_crash::name_options(flags::CRASH_OPTIONS);
     interrupts::fail_large_writes();
     let origin = origin.clone();
-    let invocation = Invocation { name, program, flags, word, files, worker, status: Cell::new(0), origin };
+    let invocation = Invocation {
+        name,
+        program,
+        flags,
+        word,
+        files,
+        worker,
+        status: Cell::new(0),
+        ended: Cell::default(),
+        is_warned: Cell::default(),
+        origin,
+    };
     let run = || {
-        if tool.runs_kernels {
-            interrupts::handle();
-            kernel_state::note();
-        }
         let capture = match &invocation.files[..] {
             [only] => Some(only.as_path()),
             _ => None,
@@ -284,15 +292,16 @@ fn start_with(
             (Some((_, serve)), Some(worker)) => serve(&invocation, worker),
             _ => (tool.run)(&invocation),
         };
-        let ran = ran.map(|()| invocation.status.get());
-        kernel_state::restore();
-        // Here, since this may be a copy of the process.
-        ran.inspect_err(|error| errors.print(error, capture))
+        match (ran, invocation.ended.take()) {
+            (Err(error), Some(CopyEnd::Exited(status))) if sandbox::is_said(&error) => Ok(status),
+            (Err(error), Some(CopyEnd::Signaled(signal))) if sandbox::is_said(&error) => Ok(end_by(signal)),
+            (ran, _) => {
+                ran.map(|()| invocation.status.get()).inspect_err(|error| errors.print(error, capture))
+            }
+        }
     };
     match &invocation.worker {
         Some(worker) => announced(worker, run, advice::print),
-        // Tests run in threads.
-        None if tool.runs_kernels && !cfg!(test) => supervise(run, advice::print),
         None => run(),
     }
 }
@@ -452,7 +461,10 @@ fn version(name: &str) -> String {
     let of = if name.starts_with("rehal") { "" } else { " of rehal" };
     let build = concat!(env!("REHAL_COMMIT"), ", ", env!("REHAL_TARGET"), ", ", env!("REHAL_PROFILE"));
     let version = env!("CARGO_PKG_VERSION");
-    format!("{name}{of} {version}\ncommit {build}\nreads captures 1.0 and 2.0; follows IREE 3.13.0\n")
+    let confined = describe_confinement();
+    format!(
+        "{name}{of} {version}\ncommit {build}\nreads captures 1.0 and 2.0; follows IREE 3.13.0\nconfines captured code: {confined}\n"
+    )
 }
 
 /// The banner of help, by which scripts identify IREE's tools.
@@ -464,7 +476,8 @@ fn banner(name: &str) -> String {
 
 impl Tool {
     pub(crate) fn all_groups(&self) -> Vec<&'static Group> {
-        self.groups.iter().copied().chain([&GENERAL]).collect()
+        let sandbox = self.runs_kernels.then_some(&sandbox::GROUP);
+        self.groups.iter().copied().chain(sandbox).chain([&GENERAL]).collect()
     }
 
     fn short_help(&self, name: &str) -> String {
@@ -603,5 +616,20 @@ impl Invocation {
     /// Sets the exit status of a run without an error.
     pub fn set_status(&self, status: u8) {
         self.status.set(status);
+    }
+
+    /// The exit status of a run without an error.
+    pub(crate) fn status(&self) -> u8 {
+        self.status.get()
+    }
+
+    /// Whether the user has not been warned yet that code is not confined in full.
+    pub(crate) fn is_first_warning(&self) -> bool {
+        self.worker.is_none() && !self.is_warned.replace(true)
+    }
+
+    /// The tool ends as a copy of its process did: what that has said is all that there is to say.
+    pub(crate) fn end_with(&self, ended: CopyEnd<()>) {
+        self.ended.set(Some(ended));
     }
 }

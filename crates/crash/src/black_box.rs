@@ -25,6 +25,10 @@ struct ThreadSlot {
     thread: AtomicU32,
     /// Whether the thread runs a kernel.
     runs: AtomicBool,
+    /// Number of kernels that the thread has begun.
+    kernels: AtomicU64,
+    /// Number of times that the thread has begun or left bytecode: it runs some if the number is odd.
+    bytecode: AtomicU64,
     record: [AtomicU64; 2],
     /// The name of the function, followed by zeros.
     name: [AtomicU64; NAME_WORDS],
@@ -38,6 +42,15 @@ thread_local! {
     static SLOT: Cell<Option<Option<&'static ThreadSlot>>> = const { Cell::new(None) };
     /// Frees it.
     static OWNED: OwnedSlot = const { OwnedSlot };
+}
+
+/// The kernels and bytecode that a thread has begun so far: the same for as long as it is busy with one
+/// kernel, or with bytecode that calls nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    thread: u32,
+    kernels: u64,
+    bytecode: u64,
 }
 
 /// A thread that runs a kernel.
@@ -58,6 +71,11 @@ impl BlackBox {
         crate::platform::shared_zeros()
     }
 
+    /// That of this process.
+    pub(crate) fn of_process() -> Option<&'static Self> {
+        IN_USE.get().copied()
+    }
+
     /// From now on, threads of this process say here what they run.
     pub fn enter(&'static self) {
         let _ = IN_USE.set(self);
@@ -72,6 +90,20 @@ impl BlackBox {
     /// The last kernels that threads have run, of those with a name. Threads may have ended.
     pub fn last(&self) -> Vec<RunningThread> {
         self.threads.iter().map(ThreadSlot::last).filter(|it| !it.function.is_empty()).collect()
+    }
+
+    /// The threads that run kernels or bytecode now, with what they have begun.
+    pub fn busy(&self) -> Vec<(Stamp, Option<RunningThread>)> {
+        let busy = self.threads.iter().filter_map(|slot| {
+            let runs = slot.runs.load(Ordering::Acquire);
+            let stamp = Stamp {
+                thread: slot.thread.load(Ordering::Relaxed),
+                kernels: slot.kernels.load(Ordering::Relaxed),
+                bytecode: slot.bytecode.load(Ordering::Relaxed),
+            };
+            (runs || stamp.bytecode % 2 == 1).then(|| (stamp, runs.then(|| slot.last())))
+        });
+        busy.collect()
     }
 
     fn take_slot(&'static self) -> Option<&'static ThreadSlot> {
@@ -105,7 +137,34 @@ impl ThreadSlot {
         for (to, word) in self.name.iter().zip(words.iter().chain([&last])) {
             to.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
         }
+        add_one(&self.kernels);
         self.runs.store(true, Ordering::Release);
+    }
+}
+
+/// Only its thread changes a slot.
+fn add_one(count: &AtomicU64) {
+    count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+}
+
+/// While it lives, the box of this process says that the thread runs bytecode, or, if it did before, that it
+/// does not: see [`BlackBox::busy`].
+pub struct Bytecode(Option<&'static ThreadSlot>);
+
+impl Bytecode {
+    /// Begins bytecode, or a call out of it.
+    #[inline]
+    pub fn change() -> Self {
+        let slot = IN_USE.get().and_then(|black_box| SLOT.get().unwrap_or_else(|| black_box.take_slot()));
+        slot.inspect(|slot| add_one(&slot.bytecode));
+        Self(slot)
+    }
+}
+
+impl Drop for Bytecode {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.inspect(|slot| add_one(&slot.bytecode));
     }
 }
 
@@ -115,6 +174,7 @@ impl Drop for OwnedSlot {
     fn drop(&mut self) {
         if let Some(Some(slot)) = SLOT.take() {
             slot.runs.store(false, Ordering::Relaxed);
+            slot.bytecode.store(0, Ordering::Relaxed);
             slot.thread.store(0, Ordering::Release);
         }
     }

@@ -35,8 +35,8 @@
 //! | `base/memory/spare.rs` | `SPARE` | freed blocks, to be used again |
 //! | `capi/fork.rs` | `PROCESS`, `CALLS`, `HAS_THREADS`, `DEPTH` | whether a child after fork may call |
 //! | `capi/handle.rs` | `GRAVES` | freed handles of debug builds, which stay allocated |
-//! | `cli/kernel_state.rs` | `STATE` | what kernels may not change of a tool's process |
-//! | `jobs/interrupts.rs` | `FLAG`, `IS_HANDLED` | signals of a tool |
+//! | `cli/output_file.rs` | `PREPARED`, `FINISHED` | outputs that are opened before the process is confined |
+//! | `jobs/interrupts.rs` | `FLAG`, `HANDLER` | signals of a tool |
 //! | `cli/output/at_start.rs` | `WAS_CLOSED` | standard output before `main` |
 //! | `crash/background_writer.rs` | `WRITERS` | writers that a crash waits for |
 //! | `crash/black_box.rs` | `IN_USE`, `SLOT`, `OWNED` | what threads run, for the parent of the process |
@@ -76,7 +76,7 @@
 //! | `replay/record/rename.rs` | `SCRATCH` | memory of a thread's records |
 //! | `replay/record/stream.rs` | `ID` | the id of a thread |
 //! | `kernels/kernels.rs` | `CORES` | the number of cores, read once |
-//! | `base/parallel.rs` | `POOL_PROCESS` | rayon's global pool |
+//! | `base/parallel.rs` | `POOL` | threads that copy, compare and digest |
 //! | `jobs/worker.rs` | `IS_WORKER` | whether this process is a worker |
 //! | `jobs/group.rs` | `WATCHDOG_PROCESS` | what ends processes that this one has started |
 //! | `vulkan/gpu.rs` | `DEVICES` | devices that are open |
@@ -100,7 +100,7 @@ mod text;
 mod watchdog;
 
 pub use background_writer::BackgroundWriter;
-pub use black_box::{BlackBox, RunningThread};
+pub use black_box::{BlackBox, Bytecode, RunningThread, Stamp};
 pub use context::{AbortScope, RecordScope, clear_context, describe_record, record, set_context};
 pub use crash_note::CrashNote;
 pub use driver_work::DriverWork;
@@ -108,7 +108,7 @@ pub use guard::{
     EXIT_STATUS, OptionNames, TIMEOUT_STATUS, TRUNCATED_STATUS, WRONG_MACHINE_STATUS, announce_exits,
     announce_signal, arm_thread, handles_faults, is_installed, name_options, status_of_signal,
 };
-pub use platform::ProcessState;
+pub use platform::HeldSignals;
 pub use removal::{Removal, Stays, change, remove_all};
 pub use running::{Running, run};
 pub use text::Text;
@@ -124,6 +124,13 @@ pub fn install() {
     platform::install_handlers(report::report, watchdog::handle);
     guard::set_installed();
     arm_thread();
+}
+
+/// Answers the system calls that ask for metadata of files, for a process whose filter of system calls traps
+/// them: only of files that it may read. Returns the numbers of these calls. Sets the action for SIGSYS.
+pub fn answer_metadata() -> &'static [std::ffi::c_long] {
+    platform::answer_metadata();
+    &platform::METADATA_CALLS
 }
 
 /// Flushes C's stdio streams, to which executables and plugins print and whose buffers are separate from

@@ -11,8 +11,8 @@ use crate::guard::OPTIONS;
 use crate::platform::{self, EXIT, Fault};
 use crate::running::with_current;
 use crate::{
-    BackgroundWriter, CrashNote, DriverWork, EXIT_STATUS, Running, TIMEOUT_STATUS, TRUNCATED_STATUS, Text,
-    WRONG_MACHINE_STATUS,
+    BackgroundWriter, BlackBox, CrashNote, DriverWork, EXIT_STATUS, Running, TIMEOUT_STATUS,
+    TRUNCATED_STATUS, Text, WRONG_MACHINE_STATUS,
 };
 
 /// Reports a fault of a kernel, or of a file that was truncated while it was mapped, and ends the process;
@@ -77,11 +77,15 @@ pub(crate) fn end_interrupted(interruption: &Interruption, instruction: usize) {
     }
 }
 
-/// The same if that is not known.
+/// The same if that is not known. Not in a signal handler.
 pub(crate) fn end_unknown(interruption: &Interruption) -> ! {
     let mut text = Text::new();
     if let Interruption::Timeout(limit) = interruption {
         text.push("DEADLINE_EXCEEDED; a dispatch has not completed within ").duration(*limit);
+    }
+    // A thread that blocks signals does not say what it runs, but has said so before.
+    for thread in BlackBox::of_process().map_or_else(Vec::new, BlackBox::running) {
+        text.push(": function '").push(&thread.function).push("'");
     }
     advise_after(&mut text, interruption);
     end_process_alone();

@@ -1,11 +1,12 @@
 use std::ffi::OsString;
 use std::num::NonZero;
+use std::path::PathBuf;
 
 use rehal_base::{Context, Error, FileKind, Result, nearest, plural};
 use rehal_hal::{
     CommonOptions, CompilerTarget, DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet, ParameterGroup,
 };
-use rehal_jobs::is_worker;
+use rehal_jobs::{Confinement, is_worker};
 use rehal_local::executable::Plugins;
 use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalTaskDriver, LocalTaskOptions, TopologyOptions};
 use rehal_replay::Plan;
@@ -373,6 +374,21 @@ impl DeviceOptions {
             }
         }
         Ok(options)
+    }
+
+    /// Adds the files of drivers and plugins to what confined work uses.
+    pub fn confine(&self, confinement: &mut Confinement) {
+        self.plugins.iter().for_each(|plugin| confinement.read(plugin.path()));
+        let caches = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+        let caches = caches.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+        for files in self.devices.iter().map(|device| device.driver.backend().system_files()) {
+            files.reads.iter().for_each(|path| confinement.control(path));
+            let caches = caches.iter().flat_map(|all| files.caches.iter().map(|name| all.join(name)));
+            caches.for_each(|path| confinement.write(path));
+            if !files.are_proved {
+                confinement.leave_incomplete();
+            }
+        }
     }
 
     /// Opens the devices.

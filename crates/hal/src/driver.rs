@@ -68,9 +68,29 @@ pub trait DriverBackend: Send + Sync {
     /// group, with which it may share threads.
     fn create_device(&self, path: &str, options: &OptionSet, group: &[Device]) -> Result<Device>;
 
+    /// The files that its devices use.
+    fn system_files(&self) -> SystemFiles;
+
     /// The threads that a device with these options starts, as text in the reference's form; `None` if its
     /// devices have no threads that options select.
     fn describe_workers(&self, options: &OptionSet) -> Option<Result<String>>;
+}
+
+/// Files that the devices of a driver use, for processes that may use no others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SystemFiles {
+    /// Paths of files and directories that are read, and of device files that are controlled. Those that do
+    /// not exist are not used.
+    pub reads: &'static [&'static str],
+    /// Paths of directories that are written, below the user's directory for caches.
+    pub caches: &'static [&'static str],
+    /// Whether the lists are known to be complete, by trial.
+    pub are_proved: bool,
+}
+
+impl SystemFiles {
+    /// None: devices are the processors of this machine.
+    pub const NONE: Self = Self { reads: &[], caches: &[], are_proved: true };
 }
 
 /// A driver: a cheap clone of a shared object.
@@ -262,6 +282,10 @@ impl DriverBackend for Missing {
         Err(Error::new(StatusCode::Internal, "a missing driver has no device"))
     }
 
+    fn system_files(&self) -> SystemFiles {
+        SystemFiles::NONE
+    }
+
     fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {
         None
     }
@@ -346,6 +370,10 @@ pub(crate) mod tests {
         fn create_device(&self, path: &str, _options: &OptionSet, _group: &[Device]) -> Result<Device> {
             self.created.lock().push(path.into());
             Err(Error::new(StatusCode::Aborted, "the test driver creates nothing"))
+        }
+
+        fn system_files(&self) -> SystemFiles {
+            SystemFiles::NONE
         }
 
         fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {

@@ -1,5 +1,7 @@
+use serde::{Deserialize, Serialize};
+
 /// The reflected properties of a function of an executable.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionInfo {
     /// Its name, or empty.
     pub name: String,
@@ -25,7 +27,7 @@ impl FunctionInfo {
 }
 
 /// A reflected parameter of a function.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionParameter {
     /// 0 constant, 1 binding, 2 buffer pointer.
     pub kind: u8,

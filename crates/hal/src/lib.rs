@@ -97,7 +97,7 @@ pub use command_buffer::{CommandBuffer, CommandBufferBackend};
 pub use device::{Device, DeviceBackend, unsupported};
 pub use device_info::{DeviceInfo, DispatchLimits};
 pub use device_uri::DeviceUri;
-pub use driver::{DeviceDescription, DeviceSection, Driver, DriverBackend};
+pub use driver::{DeviceDescription, DeviceSection, Driver, DriverBackend, SystemFiles};
 pub use event::{Event, EventBackend};
 pub use executable::{Executable, ExecutableBackend, ExecutableParams, ReplacedFunction, WorkgroupSchedule};
 pub use fence::Fence;

@@ -5,17 +5,18 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, LazyLock, OnceLock};
-use std::thread::Builder;
+use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rehal_base::{Error, Result};
 use rustix::process::{Pid, getppid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
-use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::iterator::{Handle, SignalsInfo};
 use signal_hook::low_level::emulate_default_handler;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
@@ -23,7 +24,7 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 /// and files. The process then ends by the signal. Called before the first is created; signals that are
 /// ignored stay so.
 pub fn handle() {
-    LazyLock::force(&IS_HANDLED);
+    is_handled();
 }
 
 /// Makes a write beyond the limit of the size of files (`ulimit -f`) fail, with the name of the file, instead
@@ -32,31 +33,61 @@ pub fn fail_large_writes() {
     let _ = flag::register(SIGXFSZ, Arc::default());
 }
 
-/// Whether a thread handles signals. Without one, they end the process as they do without a handler, and the
+/// The thread that handles signals. Without one, they end the process as they do without a handler, and the
 /// directories remain.
-static IS_HANDLED: LazyLock<bool> = LazyLock::new(|| {
-    let (sender, receiver) = channel::<SignalsInfo<WithOrigin>>();
-    let started = Builder::new().name("rehal-signals".into()).spawn(move || {
-        let Ok(mut signals) = receiver.recv() else { return };
-        let parent = getppid();
-        // Of the parent, and of others.
-        let mut first: [Option<Instant>; 2] = [None; 2];
-        for origin in signals.forever() {
-            let is_of_parent = origin.process.is_some_and(|it| Pid::from_raw(it.pid) == parent);
-            let first = &mut first[usize::from(is_of_parent)];
-            match (FLAG.get(), &first) {
-                (Some(flag), None) => flag.store(true, Ordering::Relaxed),
-                (Some(_), Some(first)) if first.elapsed() <= SAME_SIGNAL => {}
-                _ => end(origin.signal),
+static HANDLER: Mutex<Option<Handler>> = Mutex::new(None);
+
+struct Handler {
+    signals: Handle,
+    thread: JoinHandle<()>,
+}
+
+impl Handler {
+    fn start() -> Option<Self> {
+        let (sender, receiver) = channel::<SignalsInfo<WithOrigin>>();
+        let run = move || {
+            let Ok(mut signals) = receiver.recv() else { return };
+            let parent = getppid();
+            // Of the parent, and of others.
+            let mut first: [Option<Instant>; 2] = [None; 2];
+            for origin in signals.forever() {
+                let is_of_parent = origin.process.is_some_and(|process| Pid::from_raw(process.pid) == parent);
+                let first = &mut first[usize::from(is_of_parent)];
+                match (FLAG.get(), &first) {
+                    (Some(flag), None) => flag.store(true, Ordering::Relaxed),
+                    (Some(_), Some(first)) if first.elapsed() <= SAME_SIGNAL => {}
+                    _ => end(origin.signal),
+                }
+                first.get_or_insert_with(Instant::now);
             }
-            first.get_or_insert_with(Instant::now);
-        }
-    });
-    match (started, SignalsInfo::<WithOrigin>::new(handled())) {
-        (Ok(_), Ok(signals)) => sender.send(signals).is_ok(),
-        _ => false,
+        };
+        let thread = Builder::new().name("rehal-signals".into()).spawn(run);
+        // In any case: what is registered later changes no action of the process then.
+        let received = SignalsInfo::<WithOrigin>::new(handled());
+        let (thread, received) = (thread.ok()?, received.ok()?);
+        let signals = received.handle();
+        sender.send(received).ok()?;
+        Some(Self { signals, thread })
     }
-});
+}
+
+fn is_handled() -> bool {
+    let mut handler = HANDLER.lock();
+    if handler.is_none() {
+        *handler = Handler::start();
+    }
+    handler.is_some()
+}
+
+/// Ends the thread that handles signals, so that the process can be copied. Returns whether there was one.
+pub(crate) fn release() -> bool {
+    let handler = HANDLER.lock().take();
+    if let Some(Handler { signals, thread }) = handler {
+        signals.close();
+        return thread.join().is_ok();
+    }
+    false
+}
 
 /// A signal within this time of the first one from the same place is the same: `timeout` sends it to a
 /// process, and to its group.
@@ -95,7 +126,7 @@ static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 /// copy of a process twice, the second time from its parent: signals of the parent count by themselves.
 pub fn flag() -> Result<Arc<AtomicBool>> {
     let interrupted = FLAG.get_or_init(Arc::default).clone();
-    if *IS_HANDLED {
+    if is_handled() {
         return Ok(interrupted);
     }
     for signal in handled() {

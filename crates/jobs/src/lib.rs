@@ -18,6 +18,7 @@
 
 #![deny(unsafe_code)]
 
+mod confine;
 mod fork;
 mod group;
 pub mod interrupts;
@@ -36,7 +37,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use fork::{announced, supervise};
+pub use confine::{Confinement, ProcessLimits, Sandbox, describe_confinement};
+pub use fork::{CopyEnd, announced, end_by, supervise};
 pub use temporary::{PartialResult, TemporaryDirectory, full_directory};
 pub use temporary_file::TemporaryFile;
 pub use work::{

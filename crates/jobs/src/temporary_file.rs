@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rehal_base::{Error, Result};
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::temporary::{TEMPORARY_ADVICE, full_directory};
 
@@ -24,7 +25,15 @@ impl TemporaryFile {
             Error::io(format!("creating a temporary file in '{}'", directory.display()), &error)
                 .advise(TEMPORARY_ADVICE)
         };
-        let file = tempfile::tempfile_in(&directory).map_err(failed)?;
+        let file = match tempfile::tempfile_in(&directory) {
+            // A confined process has no directory to write to: its file is in memory.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                memfd_create("rehal-temporary", MemfdFlags::CLOEXEC)
+                    .map(File::from)
+                    .map_err(|_| failed(error))?
+            }
+            created => created.map_err(failed)?,
+        };
         Ok(Self { file, is_full: Arc::default() })
     }
 

@@ -12,7 +12,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Asker, Job, JobEnd, JobOutcome, JobProgram, Worker};
+use crate::interrupts;
+use crate::{Asker, Confinement, Job, JobEnd, JobOutcome, JobProgram, Worker};
 
 /// Work as data. It holds no descriptors and no flags of a tool, so that any process can perform it.
 pub trait Work: Serialize + DeserializeOwned {
@@ -48,23 +49,41 @@ pub struct WorkOptions {
     pub program: Option<PathBuf>,
     /// The longest time of the process. Default: no limit.
     pub time: Option<Duration>,
+    /// The reach of the process, besides the files of the work.
+    pub confinement: Confinement,
 }
 
 /// Who asked for work: another process, or this one.
 #[derive(Debug)]
-pub struct Caller<'w>(Option<&'w Worker>);
+pub struct Caller<'w>(Option<(&'w Worker, Confinement)>);
 
 impl Caller<'_> {
+    fn worker(&self) -> Option<&Worker> {
+        self.0.as_ref().map(|(worker, _)| *worker)
+    }
+
+    /// Confines a process that another one has asked, for good: it uses the files that `add` adds. To be
+    /// called before work opens devices, and after it has planned captures, which name their files.
+    pub fn confine(&self, add: impl FnOnce(&mut Confinement)) -> Result<()> {
+        let Some((_, confinement)) = &self.0 else { return Ok(()) };
+        let mut confinement = confinement.clone();
+        add(&mut confinement);
+        confinement.enter()?;
+        // Landlock confines threads that are started from now on.
+        interrupts::handle();
+        Ok(())
+    }
+
     /// Says that the limit until the milestone no longer applies.
     pub fn reach_milestone(&self) {
         // If it cannot be said, that limit applies to the rest.
-        let _ = self.0.map(Worker::reach_milestone);
+        let _ = self.worker().map(Worker::reach_milestone);
     }
 
     /// The way to ask the process that started this one; `None` within one process.
     #[doc(hidden)]
     pub fn asker(&self) -> Result<Option<Asker>> {
-        let asker = self.0.map(Worker::asker).transpose();
+        let asker = self.worker().map(Worker::asker).transpose();
         asker.map_err(|error| Error::io("asking the process that started this one", &error))
     }
 }
@@ -76,6 +95,7 @@ struct Request<W> {
     name: String,
     /// Whether a process of its own names the kernel that ends the worker. A tool tells it from the end.
     is_supervised: bool,
+    confinement: Confinement,
     work: W,
 }
 
@@ -101,7 +121,7 @@ pub fn perform_after<W: Work>(
     }
     let program = find_program(options.program.as_deref())?;
     let place = || format!("'{}'", program.display());
-    let mut job = Job::for_request(work, Some(program.clone()), true).context(place)?;
+    let mut job = Job::for_request(work, Some(program.clone()), true, &options.confinement).context(place)?;
     job.limits.time = options.time.map(|time| time.saturating_sub(spent));
     job.says_its_end = true;
     let outcome = job.run(&mut |_| ControlFlow::Continue(()));
@@ -113,13 +133,20 @@ pub fn perform_after<W: Work>(
 }
 
 impl Job {
-    /// A job that performs work in a process of this program.
-    pub fn for_work(work: &impl Work) -> Result<Self> {
-        Self::for_request(work, None, false)
+    /// A job that performs work in a process of this program, which uses the files of the work and what the
+    /// confinement lists.
+    pub fn for_work(work: &impl Work, confinement: &Confinement) -> Result<Self> {
+        Self::for_request(work, None, false, confinement)
     }
 
-    fn for_request<W: Work>(work: &W, program: Option<PathBuf>, is_supervised: bool) -> Result<Self> {
-        let request = Request { version: VERSION.into(), name: W::NAME.into(), is_supervised, work };
+    fn for_request<W: Work>(
+        work: &W,
+        program: Option<PathBuf>,
+        is_supervised: bool,
+        confinement: &Confinement,
+    ) -> Result<Self> {
+        let (version, name, confinement) = (VERSION.into(), W::NAME.into(), confinement.clone());
+        let request = Request { version, name, is_supervised, confinement, work };
         let request = serde_json::to_value(&request);
         let request =
             request.map_err(|error| Error::invalid_argument(format!("work cannot be passed: {error}")))?;
@@ -154,7 +181,7 @@ impl WorkKind {
 
 fn perform_request<W: Work>(worker: &Worker) -> Result<()> {
     let request: Request<W> = worker.request().map_err(|error| cannot_read(&error))?;
-    answer(worker, &request.work.perform(&Caller(Some(worker))))
+    answer(worker, &request.work.perform(&Caller(Some((worker, request.confinement)))))
 }
 
 fn answer<T: Serialize>(worker: &Worker, outcome: &Result<T>) -> Result<()> {
@@ -261,6 +288,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+    use crate::Sandbox;
     use crate::worker::MAX_MESSAGE_BYTES;
 
     #[derive(Serialize, Deserialize)]
@@ -286,6 +314,7 @@ mod tests {
             version: version.into(),
             name: name.into(),
             is_supervised: false,
+            confinement: Confinement::new(Sandbox::Off),
             work: Sum(work.into()),
         };
         let worker = Worker::with_request(serde_json::to_value(&request).unwrap(), other);

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use rehal_base::{Error, Result, StatusCode};
-use rehal_jobs::{Caller, Job, JobEnd, JobLimits, JobOutcome, Work, Worker, supervise};
+use rehal_crash::HeldSignals;
+use rehal_jobs::{Caller, CopyEnd, Job, JobEnd, JobLimits, JobOutcome, Work, Worker, end_by, supervise};
 use serde_json::json;
 
 fn main() {
@@ -55,8 +56,12 @@ fn report(error: &Error) {
 }
 
 fn supervised(way: &str) {
-    let status = supervise(|| outcome_of(way), report);
-    exit(status.map_or_else(|error| 100 + error.code() as i32, i32::from));
+    exit(match supervise(HeldSignals::hold(), || outcome_of(way), None, report) {
+        Ok(CopyEnd::Done(value)) => value.into(),
+        Ok(CopyEnd::Exited(status)) => 200 + i32::from(status),
+        Ok(CopyEnd::Signaled(signal)) => end_by(signal).into(),
+        Err(error) => 100 + error.code() as i32,
+    });
 }
 
 /// Without it, a kernel that ends its process by `exit(0)` may seem to have succeeded, or a tool may end with
@@ -65,7 +70,7 @@ fn a_supervised_process_ends_as_its_copy() {
     for (way, status, printed) in [
         ("0", 0, ""),
         ("7", 7, ""),
-        ("error", 1, "NOT_FOUND; nothing to do"),
+        ("error", 100 + StatusCode::NotFound as i32, ""),
         ("exit", 100 + StatusCode::Aborted as i32, ""),
     ] {
         let mut job = Job::for_program(env::current_exe().unwrap());

@@ -1,7 +1,7 @@
 use rehal_base::Result;
 use rehal_hal::{
     CommonOptions, CompilerTarget, Device, DeviceDescription, DeviceParameter, DriverBackend,
-    ExecutableFormat, OptionSet,
+    ExecutableFormat, OptionSet, SystemFiles,
 };
 
 use crate::device::{LocalSync, LocalTask};
@@ -60,6 +60,10 @@ macro_rules! driver {
                 own.guards_buffers |= common.guards_buffers;
                 own.perf_map = own.perf_map.or(common.perf_map);
                 ($create)(own, group)
+            }
+
+            fn system_files(&self) -> SystemFiles {
+                SystemFiles::NONE
             }
 
             fn describe_workers(&self, options: &OptionSet) -> Option<Result<String>> {

@@ -36,6 +36,7 @@ mod watched;
 
 pub use device::{LocalSync, LocalTask};
 pub use driver::{LocalSyncDriver, LocalTaskDriver};
+pub use executable::open_perf_files;
 pub use options::{LOCAL_SYNC, LOCAL_TASK, LocalSyncOptions, LocalTaskOptions};
 pub use parameters::PARAMETERS;
 #[doc(hidden)]

@@ -30,9 +30,9 @@
 
 #[doc(hidden)]
 pub use crate::programs::{
-    Batch, Calls, DispatchStatistics, ListedExecutable, ListedFunction, ModuleExecutable, ModuleTest,
-    ModuleTests, Offer, PreparedBatch, SubstituteBuilder, SubstitutedExecutable, TestOutcome, input_of_bytes,
-    replaced_functions, substitute_executables,
+    Batch, Calls, DispatchStatistics, ListedExecutable, ListedFunction, LoadFunctions, ModuleExecutable,
+    ModuleTest, ModuleTests, Offer, PreparedBatch, SubstituteBuilder, SubstitutedExecutable, TestOutcome,
+    input_of_bytes, replaced_functions, resolve_substitutions, substitute_executables,
 };
 pub use crate::programs::{
     Function, ModuleMode, ModuleSource, ParameterFile, ParameterOptions, PendingCall, Program, ProgramModule,

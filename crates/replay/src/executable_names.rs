@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::{fs, iter};
 
 use rehal_base::{Context, Error, Result, glob, listed, listed_by, nearest};
-use rehal_hal::{DeviceGroup, FunctionInfo};
+use rehal_hal::FunctionInfo;
 
-use crate::{Code, ExecutableRecord, Plan, Replacement, Selector, Substitution, prepare};
+use crate::{Code, ExecutableRecord, Plan, Replacement, Selector, Substitution};
 
 /// The compiler links the executables of a module to one with this in its name.
 const LINKED: &str = "_linked";
@@ -422,12 +422,12 @@ impl ResolvedSubstitutions {
     }
 
     /// Resolves substitutions in a capture. Fails if a selector selects nothing, before any replacement is
-    /// read. If the names in the capture do not suffice, its executables are prepared on the `devices`, so
-    /// that they say how they call themselves.
+    /// read. If the names in the capture do not suffice, `own_names` is called for those by which its
+    /// executables call themselves: see [`own_names`](crate::own_names).
     pub fn in_capture(
         plan: &Plan,
         substitutions: &[Substitution],
-        devices: &dyn Fn() -> Result<DeviceGroup>,
+        own_names: &dyn Fn() -> Result<Vec<String>>,
     ) -> Result<Self> {
         let mut names = ExecutableNames::from_plan(plan);
         let mut resolved = names.resolve(substitutions);
@@ -436,7 +436,7 @@ impl ResolvedSubstitutions {
             Err(_) => true,
         };
         if is_unknown || resolved.as_ref().is_ok_and(|it| !it.unmatched.is_empty()) {
-            match devices().and_then(|devices| prepare::own_names(plan, &devices)) {
+            match own_names() {
                 Ok(own_names) => {
                     names.add_own(plan, &own_names);
                     resolved = names.resolve(substitutions);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Context, Error, FileId, Remedy, Result, fnv};
 use serde::{Deserialize, Serialize};
 
-use crate::{FileContents, FileIdentity, FileRecord, Validation};
+use crate::{FileContents, FileIdentity, FileRecord, Plan, Validation};
 
 /// Maps a prefix of captured paths to a local path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +52,17 @@ pub fn resolve_path(captured: &[u8], remaps: &[FileRemap]) -> PathBuf {
         None => path.extend_from_slice(captured),
     }
     PathBuf::from(OsStr::from_bytes(&path))
+}
+
+impl Plan {
+    /// The paths of the external files that a replay opens.
+    pub fn external_files(&self, remaps: &[FileRemap]) -> Vec<PathBuf> {
+        let path = |record: FileRecord<&[u8]>| match record.source.contents {
+            FileContents::External { path, .. } => Some(resolve_path(path, remaps)),
+            FileContents::Ranges { .. } | FileContents::Nothing | FileContents::Inline(_) => None,
+        };
+        self.files().filter_map(path).collect()
+    }
 }
 
 impl FileRecord<&[u8]> {

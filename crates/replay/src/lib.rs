@@ -86,6 +86,7 @@ pub use observe::{HostRead, Observer, Scope};
 pub use operation::{AccessedRange, DispatchOperation, ExecutableCode, LiveBuffers, Operation};
 pub use plan::{ExecutableRecord, FileRecord, Plan, PlanOptions, RecordLocation};
 pub use planner::{PlanCheck, Plannable};
+pub use prepare::own_names;
 pub use races::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use record::{
     CaptureSink, DispatchWatcher, FilePolicy, FileValidation, LedgerRecording, OpenScope, RecordOptions,

@@ -145,8 +145,9 @@ pub(crate) fn check_devices(plan: &Plan, devices: &DeviceGroup) -> Result<()> {
     Ok(())
 }
 
-/// The own names of a plan's executables, in order; needed only if a substitution selects by such a name.
-pub(crate) fn own_names(plan: &Plan, devices: &DeviceGroup) -> Result<Vec<String>> {
+/// The names by which a plan's executables call themselves, in order. Prepares them on the devices, which
+/// runs captured code.
+pub fn own_names(plan: &Plan, devices: &DeviceGroup) -> Result<Vec<String>> {
     check_devices(plan, devices)?;
     let ops = preparations(plan);
     ops.into_iter().map(|op| own_name(plan, devices.devices(), op)).collect()

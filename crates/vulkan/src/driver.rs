@@ -1,10 +1,12 @@
 use std::iter::repeat_n;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Error, Result};
 use rehal_hal::{
     CommonOptions, CompilerTarget, Device, DeviceDescription, DeviceParameter, DriverBackend,
-    ExecutableFormat, OptionSet,
+    ExecutableFormat, OptionSet, SystemFiles,
 };
 
 use crate::describe::describe;
@@ -142,9 +144,45 @@ impl DriverBackend for VulkanDriver {
         device::create(physical, &options)
     }
 
+    fn system_files(&self) -> SystemFiles {
+        system_files()
+    }
+
     fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {
         None
     }
+}
+
+/// Files that the Vulkan loader and drivers use. Found by trial for Mesa's driver for processors; of others,
+/// those that they are known to open.
+fn system_files() -> SystemFiles {
+    const READS: &[&str] = &[
+        "/dev/dri",
+        "/dev/kfd",
+        "/dev/nvidia0",
+        "/dev/nvidiactl",
+        "/dev/nvidia-modeset",
+        "/dev/nvidia-uvm",
+        "/dev/udmabuf",
+        "/etc/vulkan",
+        "/etc/drirc",
+        "/proc/driver",
+        "/sys",
+        "/usr/local/share/vulkan",
+        "/usr/share/drirc.d",
+        "/usr/share/glvnd",
+        "/usr/share/libdrm",
+        "/usr/share/nvidia",
+        "/usr/share/vulkan",
+    ];
+    // Those variables select drivers by their descriptions.
+    let names = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"].into_iter().find_map(std::env::var_os);
+    let names = names.unwrap_or_default();
+    let mut named = std::env::split_paths(&names).peekable();
+    let is_mesas =
+        |path: PathBuf| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"lvp_icd"));
+    let are_proved = named.peek().is_some() && named.all(is_mesas);
+    SystemFiles { reads: READS, caches: &["mesa_shader_cache", "mesa_shader_cache_db", "nvidia"], are_proved }
 }
 
 #[cfg(test)]

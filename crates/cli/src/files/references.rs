@@ -13,7 +13,7 @@ use rehal_replay::{FileRemap, resolve_path};
 /// The files that the one at `path` names: the external files of a capture, as captured and where `remaps`
 /// say that they are; those of a parameter archive; those of the record of a kernel. As many as can be found:
 /// if a file is damaged, the tool says so when it reads it.
-pub(super) fn of(path: &Path, remaps: &[FileRemap]) -> Vec<PathBuf> {
+pub(crate) fn of(path: &Path, remaps: &[FileRemap]) -> Vec<PathBuf> {
     match kind(path) {
         Some(FileKind::Capture) => {
             let mut options = CaptureOptions::default();
@@ -40,7 +40,8 @@ pub(super) fn of(path: &Path, remaps: &[FileRemap]) -> Vec<PathBuf> {
 
 fn kind(path: &Path) -> Option<FileKind> {
     // Opening a pipe blocks until it has a writer.
-    let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).and(File::open(path).ok())?;
+    let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let file = is_file.then(|| File::open(path).ok())??;
     let mut head = [0; FileKind::HEAD_BYTES];
     let length = file.read_at(&mut head, 0).ok()?;
     FileKind::from_head(&head[..length])

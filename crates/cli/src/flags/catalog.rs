@@ -58,10 +58,14 @@ pub(crate) const DEVICE_TIMEOUT: Flag<Option<Duration>> = Flag::parsed(
     "device_timeout",
     "TIME",
     "",
-    "a time from 1ms to 24h, such as 500ms, 60s or 2m",
-    |value| if value.is_empty() { Ok(None) } else { time(value).map(Some) },
+    "a time from 1ms to 24h, such as 500ms, 60s or 2m; or 0",
+    |value| match value.to_str() {
+        Some("") => Ok(None),
+        Some("0") => Ok(Some(Duration::ZERO)),
+        _ => time(value).map(Some),
+    },
     "The longest time for a dispatch on the CPU, or a submission on another device: after it, as when a kernel never ends, the tool fails, \
-     and names the dispatch. By default it waits without a limit.",
+     and names the dispatch. Also for bytecode of a program that calls nothing. By default 60s; 0: any time.",
 );
 
 /// Devices and drivers.

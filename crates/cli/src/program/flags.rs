@@ -258,7 +258,7 @@ impl Options {
         program.trace_execution = flags.get(&TRACE_EXECUTION).then(note);
         program.trace_values = Some(note());
         program.report_crashes = true;
-        Ok(Self { program, inputs: Vec::new(), kernels })
+        Ok(Self { program, inputs: Vec::new(), kernels, modules: Vec::new() })
     }
 }
 

@@ -4,7 +4,7 @@ pub(crate) mod flags;
 mod options;
 mod results;
 
-use rehal::program::{Function, ModuleSource, Offer, Program, ProgramModule};
+use rehal::program::{Function, Offer, Program, ProgramModule};
 use rehal_base::{Context, Error, Result};
 use rehal_devices::with_value_bytes;
 use rehal_hal::Device;
@@ -18,10 +18,9 @@ pub(crate) use results::{ResultRow, Results, differ};
 
 /// Loads a program.
 pub(crate) fn load(options: &Options) -> Result<Program> {
-    let modules = read_modules(options)?;
-    check_recording(options, &modules)?;
+    check_recording(options, &options.modules)?;
     let offer: Offer<'_> = &mut |_| Ok(None);
-    Program::with_modules(&options.program, modules, offer)
+    Program::with_modules(&options.program, options.modules.clone(), offer)
 }
 
 /// Refuses to record a program without devices.
@@ -35,12 +34,6 @@ fn check_recording(options: &Options, modules: &[ProgramModule]) -> Result<()> {
     }
     Err(Error::invalid_argument("--device_replay_output records devices, and the program uses none")
         .advise("omit the flag"))
-}
-
-/// Reads the modules named by the flags.
-pub(crate) fn read_modules(options: &Options) -> Result<Vec<ProgramModule>> {
-    let read = |source: &ModuleSource| ProgramModule::read(source, options.program.module_mode);
-    options.program.modules.iter().map(read).collect()
 }
 
 /// The function `name` of the main module, or its only function.

@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
-use rehal::program::ProgramOptions;
+use rehal::program::{LoadFunctions, ModuleSource, ProgramModule, ProgramOptions, resolve_substitutions};
 use rehal_base::Result;
 use rehal_devices::ValueText;
 use rehal_values::Equality;
 
+use crate::Invocation;
 use crate::flags::{Access, NamedFile};
 use crate::kernel_recording::ProgramRecording;
 use crate::output_file::OutputFile;
+use crate::sandbox::Reach;
 
 /// A program and its handling by the tool.
 #[derive(Clone)]
@@ -19,9 +21,34 @@ pub(crate) struct Options {
     pub inputs: Vec<ValueText>,
     /// Records of the kernels of the program, which is then recorded.
     pub kernels: Option<ProgramRecording>,
+    /// The modules, once they are read.
+    pub modules: Vec<ProgramModule>,
 }
 
 impl Options {
+    /// Reads the modules, and compiles what replaces their executables: what confined code could not do.
+    pub(crate) fn prepare(&mut self, invocation: &Invocation) -> Result<()> {
+        let read = |source: &ModuleSource| ProgramModule::read(source, self.program.module_mode);
+        self.modules = self.program.modules.iter().map(read).collect::<Result<_>>()?;
+        if !self.program.substitutions.is_empty() {
+            let reach = Reach::of_devices(&self.program.devices);
+            let load: LoadFunctions<'_> = &|executable, module| {
+                let load = || Ok(executable.functions_on(self.program.devices.open()?.devices(), module));
+                invocation.confined_value(&reach, load).unwrap_or_default()
+            };
+            self.program.substitutions = resolve_substitutions(&self.program, &self.modules, load)?;
+            self.program.build_substitutes = None;
+        }
+        Ok(())
+    }
+
+    /// The reach of the program, besides the files that flags name.
+    pub(crate) fn reach(&self) -> Reach<'_> {
+        let mut reach = Reach::of_devices(&self.program.devices);
+        reach.directories.extend(self.kernels.as_ref().map(ProgramRecording::directory));
+        reach
+    }
+
     /// Runs the program, and then records its kernels if flags request it.
     pub(crate) fn recording_kernels(&self, run: impl FnOnce() -> Result<()>) -> Result<()> {
         ProgramRecording::run(self.kernels.as_ref(), &self.program.devices, run)

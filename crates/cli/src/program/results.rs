@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::options::{OutputTarget, ResultOptions};
-use crate::{kernel_state, output};
+use crate::output;
 
 /// The treatment of the results of a function, as many as it has: prepared before it is called.
 pub(crate) struct Results<'o> {
@@ -49,7 +49,6 @@ impl<'o> Results<'o> {
 
     /// Writes or compares the results, and returns what is to be printed of them.
     pub(crate) fn rows(&self, values: &[Value]) -> Result<Vec<ResultRow>> {
-        kernel_state::restore();
         let Self { options, expected } = self;
         let row = |(index, value)| {
             let mut row =
@@ -73,7 +72,6 @@ impl<'o> Results<'o> {
     /// Prints, writes or compares the results.
     pub(crate) fn finish(&self, values: &[Value]) -> Result<()> {
         // Paths of outputs are relative to the directory in which the tool was started.
-        kernel_state::restore();
         let Self { options, expected } = self;
         if let Some(expected) = expected {
             return if compare_all(values, expected, &options.equality)? { Ok(()) } else { Err(differ()) };

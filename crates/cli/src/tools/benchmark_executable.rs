@@ -23,6 +23,8 @@ use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::profiling::{self, PROFILING};
 use crate::program::flags::values;
 use crate::report::{self, Origin};
+use crate::sandbox::Reach;
+use crate::tools::processes::{self, OtherTimes};
 use crate::{Invocation, Operands, Tool, devices, output};
 
 /// See the [module](self).
@@ -33,8 +35,8 @@ pub const BENCHMARK_EXECUTABLE: Tool = Tool {
     about: "Dispatches a function of an executable repeatedly, with the bindings, constants and workgroup counts that flags give, \
             and reports in Google Benchmark's formats. BM_dispatch_XxYxZ is the time per dispatch, and items_per_second counts \
             workgroups. rehal kernels --export writes the command line for each dispatch of a capture.\n\n\
-            An executable is machine code, and measuring it runs that code with your privileges: run only what you would also \
-            execute.",
+            An executable is machine code, which runs confined (--sandbox) as far as the system can: it cannot access \
+            other files, processes or the network. Its numbers and outputs are still its word.",
     operands: Operands::None { usage: "--executable_file=FILE --workgroup_count=X,Y,Z" },
     groups: with_devices![&RUN, &BENCHMARK, &RECORDING; &PROFILING, &KERNEL_RECORDING],
     examples: &[
@@ -171,10 +173,15 @@ struct Options {
 fn run(invocation: &Invocation) -> Result<()> {
     let options = options(invocation)?;
     let (kernels, devices) = (options.kernels.clone(), options.devices.clone());
-    ProgramRecording::run(kernels.as_ref(), &devices, || benchmark(invocation, options))
+    let others = processes::measure(invocation)?;
+    let mut reach = Reach::of_devices(&devices);
+    reach.directories.extend(kernels.as_ref().map(ProgramRecording::directory));
+    invocation.confined(&reach, || {
+        ProgramRecording::run(kernels.as_ref(), &devices, || benchmark(invocation, options, &others))
+    })
 }
 
-fn benchmark(invocation: &Invocation, options: Options) -> Result<()> {
+fn benchmark(invocation: &Invocation, options: Options, others: &OtherTimes) -> Result<()> {
     let base = options.devices.open()?;
     let recorder = options.recording.as_ref().map(RecordingOptions::create).transpose()?;
     let devices = match &recorder {
@@ -183,7 +190,7 @@ fn benchmark(invocation: &Invocation, options: Options) -> Result<()> {
     };
     let profiling = profiling::Session::begin(options.profiling.as_ref(), Some(&devices));
     let outcome = profiling.and_then(|profiling| {
-        let outcome = measure(invocation, &devices, options, recorder.as_ref(), &profiling);
+        let outcome = measure(invocation, &devices, options, recorder.as_ref(), &profiling, others);
         profiling.end(outcome)
     });
     let closed =
@@ -249,6 +256,7 @@ fn measure(
     mut options: Options,
     recorder: Option<&Recorder>,
     profiling: &profiling::Session,
+    others: &OtherTimes,
 ) -> Result<()> {
     let executable = {
         let _scope = recorder.map(|recorder| recorder.scope("init")).transpose()?;
@@ -288,7 +296,7 @@ fn measure(
         .collect();
     let subject = report::Subject { capture: None, devices: Some(devices) };
     benchmark_flags::describe(&mut options.bench, &options.origin, subject);
-    benchmark_flags::run(invocation, options.bench, &mut benchmarks, &|_| None)?;
+    benchmark_flags::run(invocation, options.bench, &mut benchmarks, &|_| None, others)?;
     drop(benchmarks);
     failure.take().map_or(Ok(()), Err)
 }

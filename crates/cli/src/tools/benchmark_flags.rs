@@ -14,7 +14,7 @@ use rehal_judge::{
     Runner, SampleStatistics, TimeUnit, parse_context, parse_min_warmup_time,
 };
 
-use super::processes::{self, PROCESSES};
+use super::processes::{self, OtherTimes, PROCESSES};
 use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, Words, streamed, text};
 use crate::output::{self, ReaderLeft};
 use crate::output_file::OutputFile;
@@ -259,6 +259,7 @@ pub(crate) fn run(
     options: Options,
     benchmarks: &mut [Benchmark<'_>],
     processor_ns: &dyn Fn(&str) -> Option<f64>,
+    others: &OtherTimes,
 ) -> Result<(RunOutcome, Vec<MeasuredTime>)> {
     let outcome = run_here(invocation, options, benchmarks)?;
     let of = |(name, it): &(String, SampleStatistics)| match processor_ns(name) {
@@ -267,7 +268,7 @@ pub(crate) fn run(
     };
     let mut measured: Vec<_> = outcome.samples.iter().map(of).collect();
     if !outcome.is_interrupted && outcome.failed == 0 {
-        processes::repeat(invocation, &mut measured)?;
+        processes::add(invocation, others, &mut measured)?;
         processes::note(&measured);
     }
     Ok((outcome, measured))

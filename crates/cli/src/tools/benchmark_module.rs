@@ -18,6 +18,7 @@ use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS, values};
 use crate::program::{self, ResultOptions, Results};
 use crate::report::{self, Origin};
+use crate::tools::processes::{self, OtherTimes};
 use crate::{Invocation, Operands, Tool, devices, output};
 
 /// See the [module](self).
@@ -27,8 +28,8 @@ pub const BENCHMARK_MODULE: Tool = Tool {
     summary: "benchmarks functions of a compiled module",
     about: "Calls a function repeatedly and reports in Google Benchmark's formats; without --function, every \
             function without inputs. BM_NAME is the latency of a call, including device work and waits.\n\n\
-            A module contains machine code, and running it runs that code with your privileges: run only what you \
-            would also execute.",
+            A module contains machine code, which runs confined (--sandbox) as far as the system can: it cannot access \
+            other files, processes or the network. Its numbers and outputs are still its word.",
     operands: Operands::None { usage: "--module=FILE.vmfb" },
     groups: with_devices![
         &RUN, &BENCHMARK, &RESULTS, &MODULES, &COMPILING, &PARAMETERS, &RECORDING, &KERNEL_RECORDING;
@@ -139,17 +140,20 @@ struct Options {
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
-    let options = options(invocation)?;
+    let mut options = options(invocation)?;
+    options.program.prepare(invocation)?;
+    let others = processes::measure(invocation)?;
     let program = options.program.clone();
-    program.recording_kernels(|| benchmark(invocation, options))
+    let run = || program.recording_kernels(|| benchmark(invocation, options, &others));
+    invocation.confined(&program.reach(), run)
 }
 
-fn benchmark(invocation: &Invocation, options: Options) -> Result<()> {
+fn benchmark(invocation: &Invocation, options: Options, others: &OtherTimes) -> Result<()> {
     let program = program::load(&options.program)?;
     let print_statistics = options.print_statistics;
     let profiling = profiling::Session::begin(options.profiling.as_ref(), program.devices());
     let outcome = profiling.and_then(|profiling| {
-        let outcome = measure(invocation, &program, options, &profiling);
+        let outcome = measure(invocation, &program, options, &profiling, others);
         profiling.end(outcome)
     });
     program::close_unscoped(program, outcome, print_statistics)
@@ -197,6 +201,7 @@ fn measure(
     program: &Program,
     mut options: Options,
     profiling: &profiling::Session,
+    others: &OtherTimes,
 ) -> Result<()> {
     if options.dispatch_statistics {
         DispatchStatistics::check(program.devices())?;
@@ -250,7 +255,7 @@ fn measure(
         .collect();
     let subject = report::Subject { capture: None, devices: program.devices() };
     benchmark_flags::describe(&mut options.bench, &options.origin, subject);
-    benchmark_flags::run(invocation, options.bench, &mut benchmarks, &|_| None)?;
+    benchmark_flags::run(invocation, options.bench, &mut benchmarks, &|_| None, others)?;
     drop(benchmarks);
     if let Some(error) = failure.take() {
         return Err(error);

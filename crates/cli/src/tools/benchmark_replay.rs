@@ -5,6 +5,7 @@ mod comparison;
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use rehal::capture::CaptureFile;
 use rehal_base::{Context, Error, Result, plural};
 use rehal_devices::{CrashReports, ScopeTimer, dispatch_scope, find_scope};
 use rehal_hal::profile::process_cpu_ns;
@@ -17,12 +18,13 @@ use serde::Serialize;
 use super::benchmark_flags::{self, BENCHMARK};
 use super::compiler_flags::{COMPILING, WORKGROUPS};
 use super::history::{self, History};
-use super::processes;
+use super::processes::{self, OtherTimes};
 use super::replay_flags;
 use crate::flags::{Flag, Group, with_devices};
 use crate::kernel_recording::{self, KERNEL_RECORDING};
 use crate::profiling::{self, PROFILING};
 use crate::report::{Report, Subject};
+use crate::sandbox::Reach;
 use crate::table::{Layout, quoted};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
@@ -36,8 +38,8 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
             Benchmark's formats. BM_replay is the time of a whole replay; with --replay_scope=NAME only that \
             scope is timed, although the whole capture runs: for at most 10 times --benchmark_min_time, or for the \
             number of iterations that it names (20x).\n\n\
-            A capture contains machine code, and replaying it runs that code with your privileges: replay only \
-            what you would also execute.",
+            A capture contains machine code, which runs confined (--sandbox) as far as the system can: it cannot access \
+            other files, processes or the network. Its numbers and outputs are still its word.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: with_devices![&REPLAY, &BENCHMARK, &comparison::COMPARISON, &history::REPORTS, &COMPILING; &PROFILING, &KERNEL_RECORDING],
     examples: &[
@@ -227,6 +229,25 @@ fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
     if is_cold {
         options.replay.replay.cold_scope = scope.map(|name| name.as_bytes().to_vec());
     }
+    replay_flags::resolve(&mut options.replay, invocation, &plan)?;
+    let others = processes::measure(invocation)?;
+    let devices = options.replay.devices.clone();
+    let mut reach = Reach::of_replay(&plan, &devices);
+    reach.directories.extend(options.kernels.as_ref().map(kernel_recording::Recording::directory));
+    let plan = plan.clone();
+    invocation.confined(&reach, || measure_confined(invocation, options, &capture, plan, &others))
+}
+
+fn measure_confined(
+    invocation: &Invocation,
+    mut options: Options,
+    capture: &CaptureFile,
+    plan: Arc<Plan>,
+    others: &OtherTimes,
+) -> Result<()> {
+    let scope = options.scope.clone();
+    let scope = scope.as_deref();
+    let is_cold = options.cache == Cache::Cold;
     let orders = options.orders.all();
     let (replays, reports) = replay_flags::prepare_each(&options.replay, plan, orders)?;
     let replays: Vec<_> = replays.into_iter().map(Arc::new).collect();
@@ -277,9 +298,9 @@ fn measure(invocation: &Invocation, mut options: Options) -> Result<()> {
         let index = of.max_by_key(|index| names[*index].len())?;
         processor[index].median_ns()
     };
-    let outcome = benchmark_flags::run(invocation, options.bench, &mut benchmarks, &processor_ns);
+    let outcome = benchmark_flags::run(invocation, options.bench, &mut benchmarks, &processor_ns, others);
     drop(benchmarks);
-    let outcome = outcome.context(|| captures::place(&capture));
+    let outcome = outcome.context(|| captures::place(capture));
     let outcome = outcome.and_then(|outcome| {
         fast.into_iter().flatten().try_for_each(FastForward::finish)?;
         Ok(outcome)

@@ -29,8 +29,8 @@ pub const CHECK_MODULE: Tool = Tool {
             What is recorded (--device_replay_output, --device_profiling_output) is of one test: of the first in the file \
             FILE.EXTENSION that the flag names, of each other in FILE.TEST.EXTENSION beside it. --print_device_statistics \
             prints totals after each test, on standard error, below its name.\n\n\
-            A module contains machine code, and running it runs that code with your privileges: run only what you \
-            would also execute.",
+            A module contains machine code, which runs confined (--sandbox) as far as the system can: it cannot access \
+            other files, processes or the network. Its numbers and outputs are still its word.",
     operands: Operands::None { usage: "--module=FILE.vmfb" },
     groups: with_devices![&CHECK, &GTEST, &MODULES, &COMPILING, &PARAMETERS, &RECORDING, &KERNEL_RECORDING; &PROFILING],
     examples: &[
@@ -71,13 +71,22 @@ fn run(invocation: &Invocation) -> Result<()> {
     let profiling = profiling::Options::from_flags(flags)?;
     let mut program = program::Options::from_flags(flags)?;
     program.program.profiling = profiling.map(|profiling| profiling.profiling);
+    let prepared = program.prepare(invocation);
     let options = Options {
         reporting: Some(invocation).filter(|_| matches!(format, Format::Json)),
         gtest: gtest::Options::new(flags, std::io::stdout().is_terminal())?,
         program,
         expect_failure: flags.get(&EXPECT_FAILURE),
     };
-    options.program.recording_kernels(|| report(&options, tests(&options)))
+    let read = || ModuleTests::new(&options.program.program, options.program.modules.clone());
+    let tests = match prepared.and_then(|()| read()) {
+        Ok(tests) => tests,
+        Err(error) => return report(&options, Err(error)),
+    };
+    let mut reach = options.program.reach();
+    reach.records.extend(tests.written_files());
+    let run = || options.program.recording_kernels(|| report(&options, run_all(&tests, &options)));
+    invocation.confined(&reach, run)
 }
 
 /// Turns the number of failed tests into an exit status.
@@ -119,10 +128,8 @@ fn report(options: &Options<'_>, outcome: Result<usize>) -> Result<()> {
 }
 
 /// Runs the tests; returns the number of failures.
-fn tests(options: &Options<'_>) -> Result<usize> {
-    let modules = program::read_modules(&options.program)?;
-    let tests = ModuleTests::new(&options.program.program, modules)?;
-    let suite = suite(&tests);
+fn run_all(tests: &ModuleTests, options: &Options<'_>) -> Result<usize> {
+    let suite = suite(tests);
     let mut ran: Vec<Ran> = Vec::new();
     let mut out = match options.reporting {
         Some(_) => TextWriter::new(std::io::sink(), false),

@@ -30,6 +30,7 @@ use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::ReaderLeft;
 use crate::progress::{self, Progress};
 use crate::report::Subject;
+use crate::sandbox::Reach;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, output};
 
 /// Also of `rehal tune`.
@@ -53,8 +54,8 @@ pub const COMPARE: Tool = Tool {
             of the captured, with a 95 % interval. Several replacements, or a directory of them, become a table, the best \
             first. Exit status 0 if one is right and proved to be not slower than --fail_if_slower allows, 3 if those that are right \
             are slower, 4 if that cannot be told, 2 if all are wrong, 1 for an error.\n\n\
-            A replacement is machine code that runs with your privileges, like a capture: compare only what you would also \
-            execute.",
+            A replacement is machine code, which runs confined (--sandbox) as far as the system can: it cannot access \
+            other files, processes or the network. Its numbers and outputs are still its word.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay --function=NAME --with=KERNEL" },
     groups: with_devices![&COMPARISON, &TIMING, &REPLAYS, &COMPILING, &KERNEL_RECORDING],
     examples: &[
@@ -237,23 +238,23 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut engine = CompareEngine::new(invocation, plan, function, options)?;
     let recording = Recording::checked(flags)?;
     let watches = flags.get(&WATCH);
-    let (prepared, first) = thread::scope(|scope| {
-        // It takes as long to compile as all that is done before it is needed. What fails is reported where
-        // it is compared; one that is watched may be saved before it is.
-        let first = candidates.first().filter(|it| !watches && it.is_source());
-        let (plan, function) = (engine.plan.clone(), engine.work.function.clone());
-        let compiler = SubstituteCompiler::from_flags(flags);
-        let build = move || first?.build(&plan, &function, &compiler).ok();
-        // Without a thread, it is compiled when it is needed.
-        let first = thread::Builder::new().name("compiler".into()).spawn_scoped(scope, build).ok();
-        (prepare(&mut engine), first.and_then(|it| it.join().ok().flatten()))
-    });
+    let limit = prepare(&mut engine)?;
+    // Before signals are only noted. What fails is reported where it is compared; one that is watched may be
+    // saved before it is.
+    let compiler = SubstituteCompiler::from_flags(flags);
+    let first = candidates.first().filter(|it| !watches && it.is_source());
+    let first = first.and_then(|it| it.build(&engine.plan, &engine.work.function, &compiler).ok());
     let interrupted = interrupts::flag()?;
-    let session = Session { engine, with, limit: prepared?, format, interrupted };
+    let session = Session { engine, with, limit, format, interrupted };
     let engine = &session.engine;
     let record = || {
+        let Some(recording) = &recording else { return Ok(()) };
+        let devices = devices::options(flags)?;
+        let mut reach = Reach::of_replay(&engine.plan, &devices);
+        reach.directories.push(recording.directory());
         let function = Some(engine.work.function.clone());
-        Recording::of_capture(recording.as_ref(), function, || captured(invocation, engine.plan.clone()))
+        let replay = || captured(invocation, engine.plan.clone());
+        invocation.confined(&reach, || Recording::of_capture(Some(recording), function, replay))
     };
     if watches {
         record()?;
@@ -352,6 +353,7 @@ impl Session<'_> {
                 ));
             }
             let limit = self.limit;
+            let confinement = engine.invocation.confinement();
             let mut checking = Some(Progress::new("checking"));
             let watch = &mut |it: JobProgress| {
                 if it.is_past_milestone {
@@ -369,7 +371,7 @@ impl Session<'_> {
                 Ok(code) => {
                     let mut work = engine.work.clone().with(code);
                     work.options.pulse = progress::pulse("comparing", self.interrupted.clone());
-                    match compare_candidate(&work, candidate, limit, watch) {
+                    match compare_candidate(&work, candidate, limit, &confinement, watch) {
                         Err(error) if error.code() == StatusCode::Cancelled => {
                             CandidateReport::interrupted(candidate)
                         }

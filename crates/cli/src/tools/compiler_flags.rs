@@ -12,7 +12,7 @@ use rehal_build::{
     is_program_source, target_flags,
 };
 use rehal_devices::drivers;
-use rehal_hal::{DeviceGroup, NeededWorkgroups};
+use rehal_hal::NeededWorkgroups;
 use rehal_replay::{Code, DispatchedFunction, Plan, ResolvedSubstitutions, Selector, Substitution};
 
 use crate::flags::{DEVICE, Flag, Flags, Group, List, Refusal, read, size, text, time};
@@ -177,14 +177,15 @@ impl SubstituteCompiler {
         Self { setup: setup(flags), arguments: Vec::new(), workgroups: Vec::new() }
     }
 
-    /// The substitutions in a plan, with exact selectors. Their sources are compiled.
+    /// The substitutions in a plan, with exact selectors. Their sources are compiled. `own_names` is that of
+    /// [`ResolvedSubstitutions::in_capture`].
     pub(crate) fn resolve(
         &self,
         substitutions: &[Substitution],
         plan: &Plan,
-        devices: &dyn Fn() -> Result<DeviceGroup>,
+        own_names: &dyn Fn() -> Result<Vec<String>>,
     ) -> Result<Vec<Substitution>> {
-        let [resolved] = self.resolve_each([substitutions], plan, devices)?;
+        let [resolved] = self.resolve_each([substitutions], plan, own_names)?;
         Ok(resolved)
     }
 
@@ -193,9 +194,9 @@ impl SubstituteCompiler {
         &self,
         lists: [&[Substitution]; N],
         plan: &Plan,
-        devices: &dyn Fn() -> Result<DeviceGroup>,
+        own_names: &dyn Fn() -> Result<Vec<String>>,
     ) -> Result<[Vec<Substitution>; N]> {
-        let mut resolved = self.resolve_lists(&lists, plan, devices)?.into_iter();
+        let mut resolved = self.resolve_lists(&lists, plan, own_names)?.into_iter();
         Ok(std::array::from_fn(|_| resolved.next().unwrap_or_default()))
     }
 
@@ -203,11 +204,11 @@ impl SubstituteCompiler {
         &self,
         lists: &[&[Substitution]],
         plan: &Plan,
-        devices: &dyn Fn() -> Result<DeviceGroup>,
+        own_names: &dyn Fn() -> Result<Vec<String>>,
     ) -> Result<Vec<Vec<Substitution>>> {
         let (mut all, mut counts) = (Vec::new(), vec![0; lists.len()]);
         for (list, count) in lists.iter().zip(&mut counts).filter(|(list, _)| !list.is_empty()) {
-            let mut resolved = ResolvedSubstitutions::in_capture(plan, list, devices)?;
+            let mut resolved = ResolvedSubstitutions::in_capture(plan, list, own_names)?;
             self.build_unstated(&mut resolved, false)?;
             *count = resolved.substitutions.len();
             all.append(&mut resolved.substitutions);
@@ -223,10 +224,10 @@ impl SubstituteCompiler {
         &self,
         substitutions: &[Substitution],
         plan: &Plan,
-        devices: &dyn Fn() -> Result<DeviceGroup>,
+        own_names: &dyn Fn() -> Result<Vec<String>>,
     ) -> Result<Vec<Substitution>> {
         let lists: Vec<_> = substitutions.chunks(1).collect();
-        let resolved = self.resolve_lists(&lists, plan, devices)?;
+        let resolved = self.resolve_lists(&lists, plan, own_names)?;
         let compiled = |(given, found): (&Substitution, Vec<Substitution>)| {
             let is_directory = matches!(&given.replacement.code, Code::File(path) if path.is_dir());
             match &found[..] {

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::flags::{Access, Flag, Flags, Group};
 use crate::report::{Report, Subject};
-use crate::{Invocation, kernel_state, output};
+use crate::{Invocation, output};
 
 pub(super) const HISTORY: Flag<Option<PathBuf>> = Flag::path(
     "history",
@@ -144,10 +144,7 @@ impl History {
                 output::note("note: --history: nothing is appended, since nothing was timed");
                 Ok(())
             }
-            Some((path, file)) => {
-                kernel_state::restore();
-                file.append(&line).context(|| format!("--history={}", path.display()))
-            }
+            Some((path, file)) => file.append(&line).context(|| format!("--history={}", path.display())),
             None => Ok(()),
         }
     }

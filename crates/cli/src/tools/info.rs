@@ -12,7 +12,6 @@ use rehal::capture::CaptureFile;
 use rehal_base::Result;
 use rehal_devices::{CrashReports, DeviceOptions};
 use rehal_hal::DeviceGroup;
-use rehal_jobs::supervise;
 use rehal_replay::FileRemap;
 
 use super::replay_flags::FILE_REMAP;
@@ -20,7 +19,8 @@ use super::report_format::{self, Format};
 use crate::flags::{Flag, Group, with_devices};
 use crate::progress::Progress;
 use crate::report::{self, Subject};
-use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, output};
+use crate::sandbox::Reach;
+use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
 pub const INFO: Tool = Tool {
@@ -34,7 +34,7 @@ pub const INFO: Tool = Tool {
             code is loaded, such as a missing import or CPU feature, are not detected without \
             --load_executables.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: with_devices![&REPORT],
+    groups: with_devices![&REPORT, &crate::sandbox::GROUP],
     examples: &[
         ("Summarize a capture", "{tool} model.ireereplay"),
         ("The same as JSON", "{tool} --format=json model.ireereplay | jq .replay"),
@@ -79,10 +79,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     };
     // Otherwise nothing of the capture runs.
     match options.load {
-        true => invocation.set_status(supervise(|| report(&options, invocation).map(|()| 0), advice::print)?),
-        false => report(&options, invocation)?,
+        true => invocation.confined(&Reach::of_devices(&options.devices), || report(&options, invocation)),
+        false => report(&options, invocation),
     }
-    Ok(())
 }
 
 fn report(options: &Options, invocation: &Invocation) -> Result<()> {
@@ -94,7 +93,6 @@ fn report(options: &Options, invocation: &Invocation) -> Result<()> {
     let (survey, mut verdict) = capture.survey_and_verdict(&devices, &options.file_remaps, &mut progress)?;
     drop(progress);
     if options.load {
-        interrupts::handle();
         CrashReports::install();
         output::note("note: loading the executables, which runs code of the capture");
         verdict.load(&capture, &devices, &options.file_remaps);

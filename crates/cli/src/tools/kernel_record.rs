@@ -14,6 +14,7 @@ use super::{function_flags, replay_flags};
 use crate::flags::{Access, Flag, Group, with_devices};
 use crate::kernel_recording::{MAX_MEMORY, Recording, Report, file_name};
 use crate::report::Subject;
+use crate::sandbox::Reach;
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
@@ -141,25 +142,31 @@ fn run(invocation: &Invocation) -> Result<()> {
         captures::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     plan.check_not_empty()?;
+    recording.check()?;
     let _reports = CrashReports::install();
     let substitutions = flags.list(&replay_flags::SUBSTITUTION);
     let devices = replay_flags::devices_for(flags, &substitutions)?;
     let compiler = SubstituteCompiler::from_flags(flags);
-    let substitutions = compiler.resolve(&substitutions, &plan, &|| devices.open())?;
+    let own_names = invocation.own_names(&plan, &devices);
+    let substitutions = compiler.resolve(&substitutions, &plan, &own_names)?;
     let replaying = replay_flags::files(flags).substitutions(substitutions);
     let mut kernels = KernelOptions::default();
     kernels.function = function_flags::pattern(flags, &FUNCTION, &plan)?;
-    let replay = Replay::new(plan, &devices.open()?, &replaying)?;
-    let records = recording.record(&replay, &kernels)?;
-    if records.kernels.is_empty() {
-        // Fails if none matches, and names those that there are.
-        Kernels::from_plan(replay.plan(), &kernels)?;
-        let advice = "name a capture with dispatches; `rehal info` counts them";
-        return Err(Error::not_found("no kernel to record").advise(advice));
-    }
-    let Format::Json = format else { return Ok(()) };
-    let subject = Subject { capture: Some(capture.bytes()), devices: Some(replay.devices()) };
-    output::print(&invocation.line("rehal.kernel.record/1", &RecordReport::new(&records), subject)?)
+    let mut reach = Reach::of_replay(&plan, &devices);
+    reach.directories.push(recording.directory());
+    invocation.confined(&reach, || {
+        let replay = Replay::new(plan.clone(), &devices.open()?, &replaying)?;
+        let records = recording.record(&replay, &kernels)?;
+        if records.kernels.is_empty() {
+            // Fails if none matches, and names those that there are.
+            Kernels::from_plan(replay.plan(), &kernels)?;
+            let advice = "name a capture with dispatches; `rehal info` counts them";
+            return Err(Error::not_found("no kernel to record").advise(advice));
+        }
+        let Format::Json = format else { return Ok(()) };
+        let subject = Subject { capture: Some(capture.bytes()), devices: Some(replay.devices()) };
+        output::print(&invocation.line("rehal.kernel.record/1", &RecordReport::new(&records), subject)?)
+    })
 }
 
 /// The recorded kernels.

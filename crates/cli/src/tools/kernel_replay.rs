@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rehal::program::RecordingOptions;
 use rehal_base::{Context, ElementType, Error, Result, StatusCode};
@@ -19,6 +19,7 @@ use crate::kernel_recording::{KERNEL_RECORDING, ProgramRecording};
 use crate::output::{self, escaped};
 use crate::output_file::OutputFile;
 use crate::report::Subject;
+use crate::sandbox::Reach;
 use crate::{Invocation, Operands, Tool, devices};
 
 /// See the [module](self).
@@ -29,8 +30,8 @@ pub const KERNEL_REPLAY: Tool = Tool {
     about: "Loads the executable of a kernel that rehal kernel record has recorded, fills its memory with the recorded input, \
             launches it, and prints the time of launch and synchronization. Repetitions use the same memory, which is filled \
             again before each of them, outside of the time.\n\n\
-            An executable is machine code, and running it runs that code with your privileges: replay only what you would also \
-            execute.",
+            An executable is machine code, which runs confined (--sandbox) as far as the system can: it cannot access \
+            other files, processes or the network. Its numbers and outputs are still its word.",
     operands: Operands::Several { what: "descriptor", form: "DESCRIPTOR.json..." },
     groups: with_devices![&REPLAY, &KERNEL_RECORDING],
     examples: &[
@@ -137,6 +138,22 @@ fn run(invocation: &Invocation) -> Result<()> {
         )
         .advise("record the replay of one descriptor"));
     }
+    let flags = &invocation.flags;
+    let mut devices = Vec::new();
+    let all = paths.iter().map(|path| open(path).map_err(|error| of_several(error, paths, path)));
+    for files in &all.collect::<Result<Vec<_>>>()? {
+        devices.extend(devices::options_for(flags, &files.descriptor().executable_format).ok());
+        if flags.get(&SAVE_OUTPUT) {
+            OutputFile::prepare(SAVE_OUTPUT.name(), files.replay_output());
+        }
+    }
+    let mut reach = Reach { devices: devices.iter().collect(), ..Reach::default() };
+    reach.directories.extend(ProgramRecording::from_flags(flags, &mut None).map(|it| it.directory()));
+    invocation.confined(&reach, || run_all(invocation))
+}
+
+fn run_all(invocation: &Invocation) -> Result<()> {
+    let paths = invocation.files();
     let is_text = matches!(invocation.flags.get(&FORMAT), Format::Text);
     let mut kernels = Vec::new();
     for path in paths {
@@ -144,10 +161,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             output::print(&format!("{PREFIX} {}\n", path.display()))?;
         }
         let outcome = run_one(invocation, path);
-        kernels.push(outcome.map_err(|error| match paths.len() {
-            1 => error,
-            _ => error.context(format!("'{}'", path.display())),
-        })?);
+        kernels.push(outcome.map_err(|error| of_several(error, paths, path))?);
     }
     match is_text {
         true => Ok(()),
@@ -176,12 +190,23 @@ struct Replayed {
     output: Option<String>,
 }
 
+/// The error with the descriptor that it is of.
+fn of_several(error: Error, paths: &[PathBuf], path: &Path) -> Error {
+    match paths.len() {
+        1 => error,
+        _ => error.context(format!("'{}'", path.display())),
+    }
+}
+
+fn open(path: &Path) -> Result<KernelFiles> {
+    KernelFiles::open(path)
+        .advise(|| "name a descriptor that `rehal kernel record` has written, with its other files beside it")
+}
+
 /// Runs the kernel of a descriptor.
 fn run_one(invocation: &Invocation, path: &Path) -> Result<Replayed> {
     let flags = &invocation.flags;
-    let files = KernelFiles::open(path).advise(
-        || "name a descriptor that `rehal kernel record` has written, with its other files beside it",
-    )?;
+    let files = open(path)?;
     if flags.get(&VERIFY) {
         files.output().advise(|| "record it with its output, or leave out --verify")?;
     }

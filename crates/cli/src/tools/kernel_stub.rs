@@ -16,6 +16,7 @@ use crate::flags::{Flag, Group, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::report::Subject;
+use crate::sandbox::Reach;
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
@@ -118,36 +119,44 @@ fn run(invocation: &Invocation) -> Result<()> {
     };
     let mut kernel = observed(&planned)?;
     let recording = Recording::for_run(flags, !flags.get(&NO_RUN))?;
-    let mut replayed = None;
-    if !flags.get(&NO_RUN) {
-        let _reports = CrashReports::install();
-        let devices = devices::options(flags)?.open()?;
-        let replay = Replay::new(plan.clone(), &devices, &replay_flags::files(flags))?;
-        let mut options = KernelOptions::default();
-        // No other kernel is watched.
-        options.function = Some(function.clone()).filter(|it| !it.contains(['*', '?']));
-        (options.repetitions, options.max_time) = (Some(REPLAYS), MAX_TIME);
-        let kernels = Kernels::from_replay(&replay, &options)?;
-        kernels.warnings.iter().for_each(|it| output::note(&format!("***WARNING*** {it}")));
-        kernel = observed(&kernels)?;
-        replayed = Some(replay);
-    }
-    let text = kernel.stub(language, &file, shown(&path))?;
-    output.write(|sink| {
-        sink.write_all(text.as_bytes()).map_err(|error| Error::io("writing the stub", &error))
-    })?;
-    if let Format::Json = format {
-        let devices = replayed.as_ref().map(Replay::devices);
-        let subject = Subject { capture: Some(capture.bytes()), devices };
-        output::print(&invocation.line(
-            "rehal.kernel.stub/1",
-            &StubReport::new(&kernel, &output),
-            subject,
-        )?)?;
-    }
-    match replayed {
-        Some(replay) => Recording::of_capture(recording.as_ref(), Some(function), || Ok(replay)),
-        None => Ok(()),
+    let devices = devices::options(flags)?;
+    let mut reach = Reach::of_replay(&plan, &devices);
+    reach.directories.extend(recording.as_ref().map(Recording::directory));
+    let mut write = || {
+        let mut replayed = None;
+        if !flags.get(&NO_RUN) {
+            let _reports = CrashReports::install();
+            let replay = Replay::new(plan.clone(), &devices.open()?, &replay_flags::files(flags))?;
+            let mut options = KernelOptions::default();
+            // No other kernel is watched.
+            options.function = Some(function.clone()).filter(|it| !it.contains(['*', '?']));
+            (options.repetitions, options.max_time) = (Some(REPLAYS), MAX_TIME);
+            let kernels = Kernels::from_replay(&replay, &options)?;
+            kernels.warnings.iter().for_each(|it| output::note(&format!("***WARNING*** {it}")));
+            kernel = observed(&kernels)?;
+            replayed = Some(replay);
+        }
+        let text = kernel.stub(language, &file, shown(&path))?;
+        output.write(|sink| {
+            sink.write_all(text.as_bytes()).map_err(|error| Error::io("writing the stub", &error))
+        })?;
+        if let Format::Json = format {
+            let devices = replayed.as_ref().map(Replay::devices);
+            let subject = Subject { capture: Some(capture.bytes()), devices };
+            output::print(&invocation.line(
+                "rehal.kernel.stub/1",
+                &StubReport::new(&kernel, &output),
+                subject,
+            )?)?;
+        }
+        match replayed {
+            Some(replay) => Recording::of_capture(recording.as_ref(), Some(function.clone()), || Ok(replay)),
+            None => Ok(()),
+        }
+    };
+    match flags.get(&NO_RUN) {
+        true => write(),
+        false => invocation.confined(&reach, write),
     }
 }
 

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use commands::Commands;
 use commands::Place;
-use export::Export;
+use export::{Export, Unnamed};
 use print::List;
 use rehal::capture::CaptureFile;
 use rehal_base::{Error, Result, plural};
 use rehal_devices::{CrashReports, DeviceOptions};
 use rehal_judge::Pulse;
-use rehal_kernels::{KernelOptions, Kernels, Roofs};
+use rehal_kernels::{KernelOptions, Kernels, MachineRoof, Roofs};
 use rehal_local::watch_buffer;
 use rehal_replay::{Replay, SliceCheck, SliceOptions};
 use roof::Sort;
@@ -29,6 +29,7 @@ use super::{compare, function_flags, replay_flags, slice};
 use crate::flags::{EXECUTABLE_PLUGIN, Flag, Flags, Group, Refusal, time, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::report::{self, Subject};
+use crate::sandbox::Reach;
 use crate::{Invocation, Operands, Tool, captures, devices, interrupts, output, progress};
 
 pub(super) use print::described;
@@ -193,62 +194,77 @@ fn run(invocation: &Invocation) -> Result<()> {
     let has_limit = options.repetitions.is_none() || flags.has(MAX_TIME.name());
     options.max_time = if has_limit { flags.get(&MAX_TIME) } else { Duration::MAX };
     let recording = Recording::for_run(flags, !no_run)?;
-    let mut replayed: Option<Replay> = None;
-    let (mut kernels, commands) = if no_run {
-        (Kernels::from_plan(&plan, &options)?, Commands::new())
-    } else {
-        let _reports = CrashReports::install();
-        let devices = devices::options(flags)?;
-        let scaled = with_workers(&devices, &threads)?;
-        let files = replay_flags::files(flags);
-        let replay = Replay::new(plan.clone(), &devices.open()?, &files)?;
-        // An export is complete or absent: a signal ends it.
-        let interrupted = if export.is_none() { interrupts::flag()? } else { Arc::default() };
-        options.pulse = progress::pulse("timing", interrupted);
-        let found = match &export {
-            Some(directory) => {
-                let place = flags.get(&EXPORT_COMMANDS).then(|| Place {
-                    devices: devices.devices.iter().map(|device| device.uri().to_string()).collect(),
-                    plugins: flags.list(&EXECUTABLE_PLUGIN),
-                });
-                let (options, slicing) = (&options, &slicing);
-                let subject = Subject { capture: Some(capture.bytes()), devices: Some(replay.devices()) };
-                let header = invocation.origin.header("rehal.kernels.index/1", subject);
-                let exported = Export { replay: &replay, options, slicing, place, header };
-                export::export(&exported, directory)?
-            }
-            None => {
-                let mut kernels = Kernels::from_replay(&replay, &options)?;
-                let replay = |devices: &DeviceOptions| Replay::new(plan.clone(), &devices.open()?, &files);
-                add_scaling(&mut kernels, &scaled, replay, &options)?;
-                (kernels, Commands::new())
-            }
+    let devices = devices::options(flags)?;
+    let scaled = with_workers(&devices, &threads)?;
+    let others = processes::measure(invocation)?;
+    let mut reach = Reach::of_replay(&plan, &devices);
+    reach.directories.extend(recording.as_ref().map(Recording::directory));
+    let unnamed = export.as_deref().map(Unnamed::create).transpose()?;
+    reach.directories.extend(unnamed.as_ref().map(|directory| directory.path().to_owned()));
+    reach.reads.extend(MachineRoof::directory());
+    let report = || {
+        let mut replayed: Option<Replay> = None;
+        let (mut kernels, commands) = if no_run {
+            (Kernels::from_plan(&plan, &options)?, Commands::new())
+        } else {
+            let _reports = CrashReports::install();
+            let files = replay_flags::files(flags);
+            let replay = Replay::new(plan.clone(), &devices.open()?, &files)?;
+            // An export is complete or absent: a signal ends it.
+            let interrupted = if unnamed.is_none() { interrupts::flag()? } else { Arc::default() };
+            options.pulse = progress::pulse("timing", interrupted);
+            let found = match &unnamed {
+                Some(directory) => {
+                    let place = flags.get(&EXPORT_COMMANDS).then(|| Place {
+                        devices: devices.devices.iter().map(|device| device.uri().to_string()).collect(),
+                        plugins: flags.list(&EXECUTABLE_PLUGIN),
+                    });
+                    let (options, slicing) = (&options, &slicing);
+                    let subject = Subject { capture: Some(capture.bytes()), devices: Some(replay.devices()) };
+                    let header = invocation.origin.header("rehal.kernels.index/1", subject);
+                    let exported = Export { replay: &replay, options, slicing, place, header };
+                    export::export(&exported, directory)?
+                }
+                None => {
+                    let mut kernels = Kernels::from_replay(&replay, &options)?;
+                    let replay =
+                        |devices: &DeviceOptions| Replay::new(plan.clone(), &devices.open()?, &files);
+                    add_scaling(&mut kernels, &scaled, replay, &options)?;
+                    (kernels, Commands::new())
+                }
+            };
+            replayed = Some(replay);
+            // The report is printed in its place.
+            options.pulse = Pulse::default();
+            found
         };
-        replayed = Some(replay);
-        // The report is printed in its place.
-        options.pulse = Pulse::default();
-        found
+        let mut measured = kernels.measured();
+        if !kernels.is_interrupted {
+            processes::add(invocation, &others, &mut measured)?;
+            kernels.set_times(&measured);
+        }
+        let roofs = replayed.as_ref().map(|it| Roofs::kept(it.devices())).unwrap_or_default();
+        let list = List::new(&kernels, &roofs, flags.get(&SORT), &commands, export.as_deref());
+        let subject =
+            Subject { capture: Some(capture.bytes()), devices: replayed.as_ref().map(Replay::devices) };
+        match flags.get(&FORMAT) {
+            TableFormat::Report(format) => invocation.print(&list, format, subject)?,
+            TableFormat::Csv => output::print(&print::csv(&list))?,
+        }
+        note_doubts(&kernels, &options, has_limit);
+        if !kernels.is_interrupted {
+            history.keep(invocation, &list, measured, flags.get(&FAIL_IF_SLOWER), subject)?;
+        }
+        match replayed {
+            Some(replay) => Recording::of_capture(recording.as_ref(), options.function, || Ok(replay)),
+            None => Ok(()),
+        }
     };
-    let mut measured = kernels.measured();
-    if !kernels.is_interrupted {
-        processes::repeat(invocation, &mut measured)?;
-        kernels.set_times(&measured);
+    match no_run {
+        true => report()?,
+        false => invocation.confined(&reach, report)?,
     }
-    let roofs = replayed.as_ref().map(|it| Roofs::kept(it.devices())).unwrap_or_default();
-    let list = List::new(&kernels, &roofs, flags.get(&SORT), &commands, export.as_deref());
-    let subject = Subject { capture: Some(capture.bytes()), devices: replayed.as_ref().map(Replay::devices) };
-    match flags.get(&FORMAT) {
-        TableFormat::Report(format) => invocation.print(&list, format, subject)?,
-        TableFormat::Csv => output::print(&print::csv(&list))?,
-    }
-    note_doubts(&kernels, &options, has_limit);
-    if !kernels.is_interrupted {
-        history.keep(invocation, &list, measured, flags.get(&FAIL_IF_SLOWER), subject)?;
-    }
-    match replayed {
-        Some(replay) => Recording::of_capture(recording.as_ref(), options.function, || Ok(replay)),
-        None => Ok(()),
-    }
+    unnamed.map_or(Ok(()), Unnamed::complete)
 }
 
 /// Refuses flags that exclude each other, or would have no effect.

@@ -39,7 +39,7 @@ pub const MACHINE: Tool = Tool {
     ],
     guide: include_str!("../guides/machine.md"),
     answer: devices::answer,
-    runs_kernels: true,
+    runs_kernels: false,
     run,
 };
 

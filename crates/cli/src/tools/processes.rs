@@ -57,19 +57,32 @@ pub(super) fn check(flags: &Flags) -> Result<()> {
     }
 }
 
-/// Has other processes measure the same, as often as the flags say, and adds their times. One of them answers
-/// with its times instead.
-pub(super) fn repeat(invocation: &Invocation, measured: &mut [MeasuredTime]) -> Result<()> {
+/// The times of other processes.
+pub(super) type OtherTimes = Vec<Vec<MeasuredTime>>;
+
+/// Adds the times of other processes. One of them answers with its times instead.
+pub(super) fn add(invocation: &Invocation, others: &OtherTimes, measured: &mut [MeasuredTime]) -> Result<()> {
     if let Some(worker) = &invocation.worker {
         return worker.answer(&measured).map_err(|error| Error::io("answering with times", &error));
     }
+    for time in &mut *measured {
+        for other in others.iter().flatten().filter(|other| other.name == time.name).collect::<Vec<_>>() {
+            time.add_process(other.median_ns);
+        }
+    }
+    Ok(())
+}
+
+/// Has other processes measure the same, as often as the flags say. Before this one, which is then confined
+/// and starts no processes.
+pub(super) fn measure(invocation: &Invocation) -> Result<OtherTimes> {
     let count = count(&invocation.flags);
-    if count == 1 || measured.is_empty() {
-        return Ok(());
+    if count == 1 || invocation.worker.is_some() {
+        return Ok(Vec::new());
     }
     let cannot = |error| Error::io("starting a process that measures", &error);
     let interrupted = interrupts::flag()?;
-    let mut progress = Progress::new("processes");
+    let (mut progress, mut measured) = (Progress::new("processes"), OtherTimes::new());
     for index in 1..count {
         progress.set(index, count);
         let job = Job::for_worker(invocation.program.clone(), invocation.arguments(), &Request {});
@@ -89,13 +102,10 @@ pub(super) fn repeat(invocation: &Invocation, measured: &mut [MeasuredTime]) -> 
             let message = format!("it ended {} without a time: {}", outcome.end, said.trim());
             return Err(Error::new(StatusCode::Aborted, message).context(place()));
         };
-        for it in &mut *measured {
-            let time = times.iter().find(|other| other.name == it.name);
-            time.into_iter().for_each(|other| it.add_process(other.median_ns));
-        }
+        measured.push(times);
     }
     progress.clear();
-    Ok(())
+    Ok(measured)
 }
 
 /// How the processes differ.

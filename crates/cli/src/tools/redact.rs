@@ -24,6 +24,7 @@ use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output::escaped;
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::report::Subject;
+use crate::sandbox::Reach;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, output};
 
 /// See the [module](self).
@@ -165,23 +166,32 @@ fn run(invocation: &Invocation) -> Result<()> {
     // errors is that of the file that it becomes.
     let redacted = MappedFile::from_file(copy, output.path())?;
     let originals = Original { flags, plan: &plan, options: &options };
-    let replayed = check(&originals, &redaction, redacted, capture.is_recovered())?;
-    file.seek(SeekFrom::Start(0)).map_err(|error| Error::io("reading a temporary file", &error))?;
-    output.write(|sink| {
-        std::io::copy(&mut file, sink).map_err(|error| Error::io("writing the capture", &error))?;
-        Ok(())
-    })?;
-    let counts = match (redaction.counts_may_change, &replayed) {
-        (false, _) => Counts::Data,
-        (true, Some(_)) => Counts::Compared,
-        (true, None) => Counts::Unchecked,
+    let devices = devices::options(flags)?;
+    let mut reach = Reach::of_replay(&plan, &devices);
+    reach.directories.extend(kernels.as_ref().map(Recording::directory));
+    let finish = || {
+        let replayed = check(&originals, &redaction, redacted, capture.is_recovered())?;
+        file.seek(SeekFrom::Start(0)).map_err(|error| Error::io("reading a temporary file", &error))?;
+        output.write(|sink| {
+            std::io::copy(&mut file, sink).map_err(|error| Error::io("writing the capture", &error))?;
+            Ok(())
+        })?;
+        let counts = match (redaction.counts_may_change, &replayed) {
+            (false, _) => Counts::Data,
+            (true, Some(_)) => Counts::Compared,
+            (true, None) => Counts::Unchecked,
+        };
+        let report = report::Redacted::new(&redaction, counts);
+        show(&output, &invocation.render(&report, flags.get(&FORMAT), subject)?)?;
+        match replayed {
+            // Those of the result, without the data of the original.
+            Some(replay) => Recording::of_capture(kernels.as_ref(), None, || Ok(replay)),
+            None => Ok(()),
+        }
     };
-    let report = report::Redacted::new(&redaction, counts);
-    show(&output, &invocation.render(&report, flags.get(&FORMAT), subject)?)?;
-    match replayed {
-        // Those of the result, without the data of the original.
-        Some(replay) => Recording::of_capture(kernels.as_ref(), None, || Ok(replay)),
-        None => Ok(()),
+    match flags.get(&NO_RUN) {
+        true => finish(),
+        false => invocation.confined(&reach, finish),
     }
 }
 

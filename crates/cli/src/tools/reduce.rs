@@ -64,7 +64,7 @@ pub const REDUCE: Tool = Tool {
     ],
     guide: include_str!("../guides/reduce.md"),
     answer: devices::answer,
-    runs_kernels: false,
+    runs_kernels: true,
     run,
 };
 
@@ -204,7 +204,9 @@ fn run(invocation: &Invocation) -> Result<()> {
         Check::Command(_) => Ok(VerifyWork::new(ReplaySetup::new(&path))),
         Check::Crash | Check::Wrong | Check::Slow(..) => verify_work(invocation),
     };
-    let checks = verify.and_then(|it| Checks::find(it, check, timeout, interrupted, directory.path()));
+    let checks = verify.and_then(|it| {
+        Checks::find(invocation.confinement(), it, check, timeout, interrupted, directory.path())
+    });
     let (checks, suspect) = directory.explain(checks)?;
     let mut options = ReduceOptions::default();
     options.recover = flags.get(&replay_flags::RECOVER);
@@ -259,7 +261,8 @@ fn verify_work(invocation: &Invocation) -> Result<VerifyWork> {
     {
         let devices = setup.devices.to_options()?;
         let compiler = SubstituteCompiler::from_flags(flags);
-        setup.options.substitutions = compiler.compiled(&substitutions, &plan, &|| devices.open())?;
+        let own_names = invocation.own_names(&plan, &devices);
+        setup.options.substitutions = compiler.compiled(&substitutions, &plan, &own_names)?;
     }
     let mut work = VerifyWork::new(setup);
     work.ledger = flags.get(&AGAINST).map(Into::into);

@@ -157,6 +157,14 @@ pub(crate) fn begin_profiling(
     profiling::Session::begin(options, Some(replay.devices()))
 }
 
+/// Compiles the replacements of the options.
+pub(crate) fn resolve(options: &mut Options, invocation: &Invocation, plan: &Plan) -> Result<()> {
+    let own_names = invocation.own_names(plan, &options.devices);
+    let substitutions = &options.replay.substitutions;
+    options.replay.substitutions = options.compiler.resolve(substitutions, plan, &own_names)?;
+    Ok(())
+}
+
 /// Prepares a replay of the plan on the devices of the options, and installs crash reports. As an observer,
 /// these name the record.
 pub(crate) fn prepare(options: &Options, plan: Arc<Plan>) -> Result<(Replay, CrashReports)> {
@@ -171,12 +179,9 @@ pub(crate) fn prepare_each(
     orders: &[ReplayOrder],
 ) -> Result<(Vec<Replay>, CrashReports)> {
     let reports = CrashReports::install();
-    let mut replaying = options.replay.clone();
     let devices = options.devices.open()?;
-    let open = || Ok(devices.clone());
-    replaying.substitutions = options.compiler.resolve(&replaying.substitutions, &plan, &open)?;
     let prepare = |order: &ReplayOrder| {
-        let replay = Replay::new(plan.clone(), &devices, &replaying.clone().order(*order))?;
+        let replay = Replay::new(plan.clone(), &devices, &options.replay.clone().order(*order))?;
         if !options.replay.substitutions.is_empty() {
             // Reports a signature mismatch before the first dispatch, also of executables that are prepared
             // late.
@@ -210,20 +215,28 @@ impl Sides {
     }
 }
 
-/// The same, of both sides, with the substitutions of each.
-pub(crate) fn prepare_with(
+/// The options of both sides, with the substitutions of each, whose sources are compiled.
+pub(crate) fn resolve_sides(
+    options: &Options,
+    invocation: &Invocation,
+    plan: &Plan,
+    of_sides: [&[Substitution]; 2],
+) -> Result<[ReplayOptions; 2]> {
+    let both = options.replay.clone().keeps_executables(true);
+    let own_names = invocation.own_names(plan, &options.devices);
+    let lists = [&both.substitutions[..], of_sides[0], of_sides[1]];
+    let [of_both, captured, replaced] = options.compiler.resolve_each(lists, plan, &own_names)?;
+    Ok([captured, replaced].map(|it| both.clone().substitutions([&of_both[..], &it].concat())))
+}
+
+/// Prepares both sides.
+pub(crate) fn prepare_sides(
     options: &Options,
     plan: Arc<Plan>,
-    of_sides: [&[Substitution]; 2],
+    [captured, replaced]: [ReplayOptions; 2],
 ) -> Result<(Sides, CrashReports)> {
     let reports = CrashReports::install();
-    let both = options.replay.clone().keeps_executables(true);
     let devices = options.devices.open()?;
-    let open = || Ok(devices.clone());
-    let lists = [&both.substitutions[..], of_sides[0], of_sides[1]];
-    let [of_both, captured, replaced] = options.compiler.resolve_each(lists, &plan, &open)?;
-    let [captured, replaced] =
-        [captured, replaced].map(|it| both.clone().substitutions([&of_both[..], &it].concat()));
     let sides = Sides { plan, devices, captured, replaced };
     sides.replay(Side::Captured)?;
     sides.replay(Side::Replaced)?;

@@ -28,8 +28,8 @@ pub const RUN_MODULE: Tool = Tool {
     summary: "calls a function of a compiled module, and optionally records its device work",
     about: "Loads modules with their dependencies, calls a function with the given inputs, and prints, writes or \
             compares its results.\n\n\
-            A module contains machine code, and running it runs that code with your privileges: run only what you \
-            would also execute.",
+            A module contains machine code, which runs confined (--sandbox) as far as the system can: it cannot access \
+            other files, processes or the network. Its numbers and outputs are still its word.",
     operands: Operands::None { usage: "--module=FILE.vmfb" },
     groups: with_devices![&RUN, &RESULTS, &MODULES, &COMPILING, &PARAMETERS, &RECORDING, &KERNEL_RECORDING; &PROFILING],
     examples: &[
@@ -94,15 +94,18 @@ struct Options<'i> {
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
-    let options = options(invocation)?;
-    options.program.recording_kernels(|| run_function(&options))
+    let mut options = options(invocation)?;
+    options.program.prepare(invocation)?;
+    let run = || options.program.recording_kernels(|| run_function(&options));
+    invocation.confined(&options.program.reach(), run)
 }
 
 /// Calls functions as another process asks for.
 pub(super) fn serve(invocation: &Invocation, worker: &Worker) -> Result<()> {
-    let options = options(invocation)?;
-    let served = check_served(&options)
-        .and_then(|()| options.program.recording_kernels(|| serve_calls(&options, worker)));
+    let mut options = options(invocation)?;
+    let served = check_served(&options).and_then(|()| options.program.prepare(invocation));
+    let serve = || options.program.recording_kernels(|| serve_calls(&options, worker));
+    let served = served.and_then(|()| invocation.confined(&options.program.reach(), serve));
     served.inspect_err(|error| {
         // If no process listens, the exit status tells.
         let _ = worker.answer(&FailureError::new(error));

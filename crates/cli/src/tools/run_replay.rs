@@ -2,15 +2,15 @@
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use rehal::capture::CaptureFile;
 use rehal::dialogue::{Answer, Dialogue, Question, ReplayQuestions};
 use rehal::work::Replayed;
 use rehal_base::{Error, Result};
 use rehal_devices::CrashReports;
 use rehal_jobs::Worker;
 use rehal_judge::LedgerWriter;
-use rehal_replay::{DEFAULT_BYTES_LIMIT, HostReadLog, Observer, RecordLocation, Replay};
+use rehal_replay::{DEFAULT_BYTES_LIMIT, HostReadLog, Observer, Plan, RecordLocation, Replay};
 
 use super::compiler_flags::{COMPILING, WORKGROUPS};
 use super::report_format::{self, Format};
@@ -21,6 +21,7 @@ use crate::output_file::OutputFile;
 use crate::profiling::{self, PROFILING};
 use crate::progress::Progress;
 use crate::report::{FailureError, Subject};
+use crate::sandbox::Reach;
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
@@ -32,8 +33,8 @@ pub const RUN_REPLAY: Tool = Tool {
             Recreates the buffers, semaphores, command buffers, executables and files of a capture, and \
             submits the captured work in the order of its records. It prints nothing on success, and stops at the \
             first operation that cannot be reproduced, with its record and the reason.\n\n\
-            A capture contains machine code, and replaying it runs that code with your privileges: replay only \
-            what you would also execute.",
+            A capture contains machine code, which runs confined (--sandbox) as far as the system can: it cannot access \
+            other files, processes or the network. Its numbers and outputs are still its word.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: with_devices![&REPLAY, &ledger_flags::LEDGER_GROUP, &COMPILING; &PROFILING, &KERNEL_RECORDING],
     examples: &[
@@ -148,25 +149,28 @@ fn run_with(invocation: &Invocation, dialogue: Option<Dialogue>) -> Result<()> {
         kernels: kernel_recording::Recording::checked(flags)?,
     };
     options.replay.replay.substitute = dialogue.as_ref().and_then(Dialogue::substitute);
-    replay(&options, dialogue)
-}
-
-fn replay(options: &Options<'_>, dialogue: Option<Dialogue>) -> Result<()> {
     // Before any file is created, which is as private as the capture.
     let capture = captures::open(&options.replay.path, &options.replay.capture)?;
-    let Some(ledger) = &options.ledger else { return observe(&capture, options, None, dialogue) };
+    let plan = replay_flags::compile(&capture)?;
+    replay_flags::resolve(&mut options.replay, invocation, &plan)?;
+    let mut reach = Reach::of_replay(&plan, &options.replay.devices);
+    reach.directories.extend(options.kernels.as_ref().map(kernel_recording::Recording::directory));
+    invocation.confined(&reach, || replay(&options, &plan, dialogue))
+}
+
+fn replay(options: &Options<'_>, plan: &Arc<Plan>, dialogue: Option<Dialogue>) -> Result<()> {
+    let Some(ledger) = &options.ledger else { return observe(plan, options, None, dialogue) };
     // Complete or absent: a replay that fails leaves no ledger.
-    ledger.output.write(|sink| observe(&capture, options, Some((ledger, sink)), dialogue))
+    ledger.output.write(|sink| observe(plan, options, Some((ledger, sink)), dialogue))
 }
 
 fn observe(
-    capture: &CaptureFile,
+    plan: &Arc<Plan>,
     options: &Options<'_>,
     ledger: Option<(&ledger_flags::Options, &mut dyn Write)>,
     mut dialogue: Option<Dialogue>,
 ) -> Result<()> {
-    let plan = replay_flags::compile(capture)?;
-    let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
+    let (replay, reports) = replay_flags::prepare(&options.replay, plan.clone())?;
     let recorded = kernel_recording::Recording::before(options.kernels.as_ref(), &replay);
     let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &replay)?;
     let host_reads = options.host_reads.as_ref().map(OutputFile::begin).transpose()?;

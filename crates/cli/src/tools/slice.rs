@@ -18,6 +18,7 @@ use crate::flags::{Flag, Flags, Group, with_devices};
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::report::Subject;
+use crate::sandbox::Reach;
 use crate::table::quoted;
 use crate::{Invocation, Operands, Tool, captures, devices, interrupts, output};
 
@@ -133,22 +134,33 @@ fn run(invocation: &Invocation) -> Result<()> {
     let capture = captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let cut = cut(flags, &plan)?;
-    let mut reports = CrashReports::install();
-    let replay = Replay::new(plan, &devices::options(flags)?.open()?, &replay_flags::files(flags))?;
-    let mut slice = SliceOptions::default();
-    slice.watch = flags.get(&KEEP).then(|| Arc::new(watch_buffer) as _);
-    slice.keep_outputs = flags.get(&KEEP_OUTPUTS);
-    slice.keep_references = flags.get(&KEEP_REFERENCES);
-    slice.check = flags.get(&CHECK);
     let kernels = Recording::checked(flags)?;
-    let mut steps = Steps::showing("slicing", &replay).until(interrupts::flag()?);
-    let written = write(&replay, &cut, &slice, &output, &mut [&mut reports, &mut steps])?;
-    drop(steps);
-    if let Format::Json = format {
-        let subject = Subject { capture: Some(capture.bytes()), devices: Some(replay.devices()) };
-        output::print(&invocation.line("rehal.slice/1", &SliceReport::new(&written, &output), subject)?)?;
-    }
-    Recording::of_capture(kernels.as_ref(), None, || Ok(replay))
+    let devices = devices::options(flags)?;
+    // A capture is written with seeks, which a pipe does not have.
+    let file = TemporaryFile::create()?;
+    let mut reach = Reach::of_replay(&plan, &devices);
+    reach.directories.extend(kernels.as_ref().map(Recording::directory));
+    invocation.confined(&reach, || {
+        let mut reports = CrashReports::install();
+        let replay = Replay::new(plan.clone(), &devices.open()?, &replay_flags::files(flags))?;
+        let mut slice = SliceOptions::default();
+        slice.watch = flags.get(&KEEP).then(|| Arc::new(watch_buffer) as _);
+        slice.keep_outputs = flags.get(&KEEP_OUTPUTS);
+        slice.keep_references = flags.get(&KEEP_REFERENCES);
+        slice.check = flags.get(&CHECK);
+        let mut steps = Steps::showing("slicing", &replay).until(interrupts::flag()?);
+        let written = write(&replay, &cut, &slice, (&file, &output), &mut [&mut reports, &mut steps])?;
+        drop(steps);
+        if let Format::Json = format {
+            let subject = Subject { capture: Some(capture.bytes()), devices: Some(replay.devices()) };
+            output::print(&invocation.line(
+                "rehal.slice/1",
+                &SliceReport::new(&written, &output),
+                subject,
+            )?)?;
+        }
+        Recording::of_capture(kernels.as_ref(), None, || Ok(replay))
+    })
 }
 
 /// Writes a slice, once it is complete.
@@ -156,11 +168,9 @@ fn write(
     replay: &Replay,
     cut: &Cut,
     options: &SliceOptions,
-    output: &OutputFile,
+    (file, output): (&TemporaryFile, &OutputFile),
     observers: &mut [&mut dyn Observer],
 ) -> Result<Slice> {
-    // A capture is written with seeks, which a pipe does not have.
-    let file = TemporaryFile::create()?;
     let slice = file.explain(replay.slice(cut, options, file.try_clone()?, observers))?;
     if options.check == SliceCheck::WhenCheap && !slice.is_checked {
         output::note(&unchecked(&slice, options.watch.is_some()));

@@ -35,7 +35,7 @@ pub const SUBSTITUTE: Tool = Tool {
     ],
     guide: include_str!("../guides/substitute.md"),
     answer: |_, _, _| None,
-    runs_kernels: true,
+    runs_kernels: false,
     run,
 };
 

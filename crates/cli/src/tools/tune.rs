@@ -44,7 +44,8 @@ pub const TUNE: Tool = Tool {
             Exit status 0 if the best is proved to be faster than the captured kernel, 3 if it is slower, 4 if that cannot be \
             told or nothing was tried, 2 if no variant is right and one is wrong or crashes, 1 if all variants fail or time out, or \
             for an error.\n\n\
-            A variant is machine code that runs with your privileges, like a capture: tune only what you would also execute.",
+            A variant is machine code, which runs confined (--sandbox) as far as the system can: it cannot access \
+            other files, processes or the network. Its numbers and outputs are still its word.",
     operands: Operands::One {
         what: "capture",
         form: "CAPTURE.ireereplay --function=NAME --space=SPACE.toml",
@@ -228,6 +229,8 @@ fn search(invocation: &Invocation, worker: Option<&Worker>) -> Result<()> {
     let best = flags.get(&BEST).map(|path| OutputFile::new(BEST.name(), path)).transpose()?;
     let engine = engine(invocation)?;
     let capture = CaptureBytes::map(&invocation.operand())?;
+    let limit = host::limit(&engine)?;
+    // Of what is compared, only processes of their own run code.
     let opened = devices::options(flags)?.open()?;
     let subject = Subject { capture: Some(&capture), devices: Some(&opened) };
     let header = invocation.header("rehal.tune.trial/1", subject)?;
@@ -251,7 +254,7 @@ fn search(invocation: &Invocation, worker: Option<&Worker>) -> Result<()> {
         0 => space.size(),
         count => count as u64,
     });
-    let host = TuneHost::new(engine, compiler, &space, file, interrupted, total, worker.is_none())?;
+    let host = TuneHost::new((engine, limit), compiler, &space, file, interrupted, total, worker.is_none());
     let has_all_points = points.is_empty() && worker.is_none();
     let mut sampler = sampler(flags, worker, points)?;
     let mut search = Search::new(&space, host, options);

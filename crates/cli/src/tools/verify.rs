@@ -27,6 +27,7 @@ use crate::flags::{DEVICE_TIMEOUT, Flag, Flags, Group, List, Refusal, device_uri
 use crate::kernel_recording::{KERNEL_RECORDING, Recording};
 use crate::progress::Progress;
 use crate::report::{Report, Subject};
+use crate::sandbox::Reach;
 use crate::table::Layout;
 use crate::{Invocation, Operands, Tool, advice, captures, devices, interrupts, output};
 
@@ -201,31 +202,48 @@ fn run(invocation: &Invocation) -> Result<()> {
     let kernels = Recording::checked(flags)?;
     let expected = expected(other, &plan, &recover)?;
     let substitutions = flags.list(&replay_flags::SUBSTITUTION);
-    let substitutions =
-        SubstituteCompiler::from_flags(flags).resolve(&substitutions, &plan, &|| devices.open())?;
-    // Until now, a signal ends the tool.
-    let interrupted = interrupts::flag()?;
-    options.pulse = until(interrupted.clone());
-    let target = Target { flags, plan, devices, options, substitutions, interrupted };
-    let outcome = target.outcome(&expected).map_err(cannot_tell)?;
-    let format = flags.get(&FORMAT);
-    // The replays have closed theirs.
-    let devices = matches!(format, Format::Json).then(|| target.devices.open()).transpose()?;
-    let subject = Subject { capture: Some(capture.bytes()), devices: devices.as_ref() };
-    invocation.print(&FoundReport::new(&outcome), format, subject)?;
-    match &outcome {
-        Found::Compared(outcome) | Found::Watched(outcome) => add_notes(outcome),
-        // The tolerances apply to results, which are not compared.
-        Found::Memory(_) => {}
+    let own_names = invocation.own_names(&plan, &devices);
+    let substitutions = SubstituteCompiler::from_flags(flags).resolve(&substitutions, &plan, &own_names)?;
+    let mut reach = Reach::of_replay(&plan, &devices);
+    if let Expected::Capture(other, _) = &expected {
+        reach.plans.push(other);
     }
-    let (Found::Compared(outcome) | Found::Watched(outcome) | Found::Memory(outcome)) = outcome;
-    match outcome.outcome() {
-        Outcome::Same => {}
-        Outcome::Different => invocation.set_status(DIFFERENT),
-        Outcome::Inconclusive => invocation.set_status(INCONCLUSIVE),
+    if let Expected::Replay(devices) | Expected::Capture(_, devices) = &expected {
+        reach.devices.push(devices);
     }
-    let verified = Side::Verified(WorkgroupSchedule::All);
-    Recording::of_capture(kernels.as_ref(), None, || target.replay(&target.devices, verified))
+    reach.directories.extend(kernels.as_ref().map(Recording::directory));
+    invocation.confined(&reach, || {
+        // Until now, a signal ends the tool.
+        let interrupted = interrupts::flag()?;
+        options.pulse = until(interrupted.clone());
+        let target = Target {
+            flags,
+            plan: plan.clone(),
+            devices: devices.clone(),
+            options,
+            substitutions,
+            interrupted,
+        };
+        let outcome = target.outcome(&expected).map_err(cannot_tell)?;
+        let format = flags.get(&FORMAT);
+        // The replays have closed theirs.
+        let devices = matches!(format, Format::Json).then(|| target.devices.open()).transpose()?;
+        let subject = Subject { capture: Some(capture.bytes()), devices: devices.as_ref() };
+        invocation.print(&FoundReport::new(&outcome), format, subject)?;
+        match &outcome {
+            Found::Compared(outcome) | Found::Watched(outcome) => add_notes(outcome),
+            // The tolerances apply to results, which are not compared.
+            Found::Memory(_) => {}
+        }
+        let (Found::Compared(outcome) | Found::Watched(outcome) | Found::Memory(outcome)) = outcome;
+        match outcome.outcome() {
+            Outcome::Same => {}
+            Outcome::Different => invocation.set_status(DIFFERENT),
+            Outcome::Inconclusive => invocation.set_status(INCONCLUSIVE),
+        }
+        let verified = Side::Verified(WorkgroupSchedule::All);
+        Recording::of_capture(kernels.as_ref(), None, || target.replay(&target.devices, verified))
+    })
 }
 
 /// The plan to verify, with devices and options.

@@ -8,11 +8,12 @@ use rehal::work::{CompareWork, ReplaySetup, ReplayWork, VerifyWork};
 use rehal_base::{Error, StatusCode};
 use rehal_build::{CompilerOptions, build_substitutes};
 use rehal_devices::DeviceSettings;
-use rehal_jobs::{Isolation, WorkOptions, perform};
+use rehal_jobs::{Confinement, Isolation, Sandbox, WorkOptions, perform};
 use rehal_judge::{CompareOptions, Outcome};
 use rehal_replay::{CalledFunction, Plan, Replacement, Selector, Substitution};
 
 use crate::common::{Scratch, capture, run, write_kernel};
+use crate::confinement::{PROBE, victim};
 
 const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
 const RIGHT: &str = "binding_2[i] = binding_0[i] + binding_1[i];";
@@ -56,6 +57,23 @@ fn compare(kernel: &Replacement) -> CompareWork {
     let mut options = CompareOptions::default();
     options.max_time = Duration::from_millis(50);
     CompareWork::new(setup(), FUNCTION, options).with(kernel.clone())
+}
+
+#[test]
+fn work_in_another_process_is_confined() {
+    let (plan, file) = (setup().plan().unwrap(), Scratch::new());
+    let kernel = kernel(&plan, &format!("{}{PROBE}", victim(&file)));
+    let mut options = isolated();
+    options.confinement = Confinement::new(Sandbox::Require);
+    let replayed = perform(&ReplayWork::new(replaced(&kernel)), &options).unwrap();
+    assert_eq!(replayed.host_reads.len(), 2);
+    let verified = perform(&VerifyWork::new(replaced(&kernel)), &options).unwrap();
+    assert_eq!(verified.outcome(), Outcome::Same);
+    let compared = compare(&kernel).run(&options).unwrap();
+    assert_eq!(compared.verification.outcome(), Outcome::Same);
+    options.confinement = Confinement::new(Sandbox::Off);
+    let error = perform(&ReplayWork::new(replaced(&kernel)), &options).unwrap_err();
+    assert!(error.message().ends_with(": it returned 1"), "{error:?}");
 }
 
 #[test]

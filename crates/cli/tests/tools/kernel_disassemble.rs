@@ -182,13 +182,18 @@ fn looking_runs_nothing() {
     looks(&[&TOOL[..], &["--function=*add*", &module]].concat(), "; function add_dispatch_0");
     let recording = format!("--device_replay_output={recorded}");
     let call = ["--function=add", "--input=4xf32=1", "--input=4xf32=2", "--device=local-sync"];
-    print(&[&["iree-run-module", &format!("--module={module}"), &recording], &call[..]].concat());
-    // Running it does.
+    // Running it does, unless it is confined.
+    let module = format!("--module={module}");
+    print(&[&["iree-run-module", &module, &recording], &call[..]].concat());
+    assert!(!std::fs::exists(&mark).unwrap());
+    print(&[&["iree-run-module", "--sandbox=off", &module], &call[..]].concat());
     std::fs::remove_file(&mark).unwrap();
     looks(&["rehal", "info", &recorded], FUNCTION);
     looks(&["rehal", "dump", &recorded], "command_buffer.begin");
     looks(&["rehal", "executables", &recorded], FUNCTION);
     looks(&[&TOOL[..], &["--function=*add*", &recorded]].concat(), "; function add_dispatch_0");
-    print(&["rehal", "info", "--load_executables", "--device=local-sync", &recorded]);
+    let load = ["rehal", "info", "--load_executables", "--device=local-sync", &recorded];
+    looks(&load, FUNCTION);
+    print(&[&load[..], &["--sandbox=off"]].concat());
     assert!(std::fs::exists(&mark).unwrap());
 }

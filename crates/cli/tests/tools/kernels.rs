@@ -282,9 +282,9 @@ fn an_interrupted_export_is_complete_or_absent() {
     let directory = parent.join("kernels");
     let export = format!("--export={}", directory.display());
     let is_empty = || std::fs::read_dir(&parent).unwrap().count() == 0;
-    let start = |path: &str| {
+    let start = |path: &str, sandbox: &str| {
         let mut tool = command("rehal");
-        let tool = tool.args(["kernels", "--device=local-sync", &export, path]);
+        let tool = tool.args(["kernels", "--device=local-sync", &export, path, sandbox]);
         tool.stdout(std::process::Stdio::null()).spawn().unwrap()
     };
     let signal = |tool: &std::process::Child, number: usize| {
@@ -295,7 +295,7 @@ fn an_interrupted_export_is_complete_or_absent() {
     // At any time.
     let path = capture("mlp.mlp.local-sync");
     for number in 0..40 {
-        let mut tool = start(&path);
+        let mut tool = start(&path, "--sandbox=on");
         while is_empty() && tool.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
@@ -318,7 +318,8 @@ fn an_interrupted_export_is_complete_or_absent() {
     let path = record_add(&scratch, &body, 4);
     std::fs::write(&mark, "").unwrap();
     for number in 0..2 {
-        let mut tool = start(&path);
+        // It creates a file.
+        let mut tool = start(&path, "--sandbox=off");
         while !begun.exists() {
             assert!(tool.try_wait().unwrap().is_none(), "it ended");
             std::thread::yield_now();

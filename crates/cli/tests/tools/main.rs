@@ -10,6 +10,7 @@ mod compare;
 mod compile;
 mod compile_cache;
 mod compile_flags;
+mod confinement;
 mod damage;
 mod diff;
 mod dump;

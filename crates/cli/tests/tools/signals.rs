@@ -129,7 +129,7 @@ fn no_process_for_kernels_and_no_part_of_a_result_remains() {
     let add = capture("add4.add.local-sync");
     let substitution = format!("--replay_executable_substitution={ADD}=kernel.c");
     let function = format!("--function={ADD}");
-    // Those with processes of their own, and the others.
+    // Those with processes of their own, and the others, whose kernel creates a file.
     let lines: [(&[&str], bool); 6] = [
         (&["verify", &substitution, &add], true),
         (&["compare", &function, "--with=kernel.c", &add], true),
@@ -149,6 +149,7 @@ fn no_process_for_kernels_and_no_part_of_a_result_remains() {
         fs::create_dir(&output).unwrap();
         let mut tool = command("rehal");
         tool.args(words).env("TMPDIR", temporary.path("")).current_dir(scratch.path(""));
+        tool.env("REHAL_SANDBOX", if has_process { "on" } else { "off" });
         let mut tool = tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let id = tool.id();
         until(&format!("{words:?}"), &mut tool, || match has_process {
@@ -256,6 +257,8 @@ fn no_process_remains_of_a_tool_that_is_killed() {
         write_kernel(&scratch.path("kernel.c"), &add, ADD, &body);
         let mut tool = command("rehal");
         tool.args(words).env("TMPDIR", temporary.path("")).current_dir(scratch.path(""));
+        // The kernel creates a file.
+        tool.env("REHAL_SANDBOX", "off");
         let mut tool = tool.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         until(&format!("{words:?}"), &mut tool, || begun.exists());
         // Those of its processes as well.
@@ -425,6 +428,8 @@ fn interrupted_comparisons_of_replays_are_printed() {
     let mut tool = command("rehal");
     tool.args([
         "benchmark",
+        // The kernel creates a file.
+        "--sandbox=off",
         "--device=local-sync",
         "--precision=0.00001%",
         "--max_time=24h",

@@ -3,7 +3,7 @@
 mod c_stdio;
 mod fault;
 mod interrupt;
-mod process_state;
+mod metadata;
 mod shared;
 
 pub(crate) use c_stdio::{flush_after_crash, flush_c_streams};
@@ -12,5 +12,5 @@ pub(crate) use fault::{
     install_handlers, thread_name, write_stderr,
 };
 pub(crate) use interrupt::{interrupt_thread, thread_id};
-pub use process_state::ProcessState;
+pub(crate) use metadata::{METADATA_CALLS, answer_metadata};
 pub(crate) use shared::shared_zeros;

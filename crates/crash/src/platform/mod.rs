@@ -7,14 +7,10 @@
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod linux_x86_64;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub use linux_x86_64::ProcessState;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use linux_x86_64::*;
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 mod unsupported;
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-pub use unsupported::ProcessState;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 pub(crate) use unsupported::*;
 
@@ -36,6 +32,34 @@ pub(crate) struct Fault<'a> {
     pub(crate) instruction: Option<usize>,
     /// Bytes of the instruction, if they can be read safely; at most 15.
     pub(crate) code: &'a [u8],
+}
+
+/// While it lives, the signals that end a program wait on the calling thread, and on those that it starts or
+/// copies.
+pub struct HeldSignals(libc::sigset_t);
+
+impl HeldSignals {
+    /// Holds SIGINT, SIGTERM and SIGHUP.
+    pub fn hold() -> Self {
+        // SAFETY: zeroed sets are valid; the calls only fill them in, and change the mask of this thread.
+        unsafe {
+            let (mut held, mut before): (libc::sigset_t, libc::sigset_t) =
+                (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigemptyset(&mut held);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::sigaddset(&mut held, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &held, &mut before);
+            Self(before)
+        }
+    }
+}
+
+impl Drop for HeldSignals {
+    fn drop(&mut self) {
+        // SAFETY: the mask is one that this thread had.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
 }
 
 /// Whether the process ignores a signal.

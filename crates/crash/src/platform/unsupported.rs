@@ -4,6 +4,11 @@ use crate::platform::Fault;
 
 pub(crate) fn install_handlers(_report: fn(&Fault<'_>) -> bool, _interrupted: fn(usize)) {}
 
+/// None is trapped here.
+pub(crate) const METADATA_CALLS: [std::ffi::c_long; 0] = [];
+
+pub(crate) fn answer_metadata() {}
+
 pub(crate) fn handles_faults() -> bool {
     false
 }
@@ -51,22 +56,4 @@ pub(crate) fn abort_now() -> ! {
 /// No kernel runs here.
 pub(crate) fn shared_zeros() -> std::io::Result<&'static crate::BlackBox> {
     Err(std::io::ErrorKind::Unsupported.into())
-}
-
-/// Nothing changes it here.
-pub struct ProcessState(());
-
-impl ProcessState {
-    /// The state now.
-    pub fn capture() -> Self {
-        Self(())
-    }
-
-    /// Nothing is kept.
-    pub fn expect_umask(&self, _umask: u32) {}
-
-    /// Nothing was different.
-    pub fn restore(&self) -> Vec<&'static str> {
-        Vec::new()
-    }
 }

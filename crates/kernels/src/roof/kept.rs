@@ -16,6 +16,9 @@ use super::{MachineDescription, MachineRoof};
 /// The size of a file at most: one has some 10 KB.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// The directory of roofs, in that of caches.
+const MACHINES: &str = "machines";
+
 impl MachineDescription {
     pub(super) fn of(device: &Device) -> Self {
         let (host, info) = (Host::now(), device.info());
@@ -48,11 +51,16 @@ impl MachineDescription {
         let text = serde_json::to_vec(self).unwrap_or_default();
         let digest = blake3::hash(&text).to_hex();
         let file = format!("{}-{}.json", self.driver, &digest[..16]);
-        Some(cache_directory(variable)?.join("machines").join(file))
+        Some(cache_directory(variable)?.join(MACHINES).join(file))
     }
 }
 
 impl MachineRoof {
+    /// The directory in which roofs are kept.
+    pub fn directory() -> Option<PathBuf> {
+        Some(cache_directory(&|name| std::env::var_os(name))?.join(MACHINES))
+    }
+
     /// The stored roof of a device, and its file; `None` if it has not been measured, or is described
     /// otherwise than then.
     pub fn kept(device: &Device) -> Option<(Self, PathBuf)> {

@@ -45,6 +45,8 @@ pub(crate) use image_cache::clear as drop_kept_images;
 pub use imports::{ImportProvider, ImportRequest};
 pub use library::{Library, LoadOptions};
 pub(crate) use local_executable::{DispatchArguments, ExecutableOptions, LocalExecutable};
+#[doc(hidden)]
+pub use perf::open as open_perf_files;
 pub use plugin::{Plugin, Plugins};
 pub use processor::query as query_processor;
 pub use static_memory::StaticMemory;

@@ -578,6 +578,34 @@ _G17: Options = {
 }
 
 _G18: Options = {
+    "sandbox": (
+        "Literal[\"on\", \"off\", \"require\"]",
+        "Confines the code of captures, modules and replacements: it reads the files that are "
+        "named, writes to the outputs that are named, and has no network, no other processes and "
+        "no other files. on: as far as the system can, with a warning if that is not all. require: "
+        "what the system lacks is an error. off: the code may do what the user may do",
+    ),
+    "sandbox_memory": (
+        "_Integer",
+        "The most bytes of private memory of the code and its replay; 0: twice the memory of the "
+        "machine",
+    ),
+    "sandbox_threads": (
+        "_Integer",
+        "The most threads of the code and its replay, besides those that the machine has; 0: 16384",
+    ),
+    "sandbox_file_size": (
+        "_Integer",
+        "The most bytes of each file that is written; 0: what is free on the disk, but for a "
+        "twentieth",
+    ),
+    "sandbox_core_dumps": (
+        "bool",
+        "A crash may leave a core dump, as the system is set up",
+    ),
+}
+
+_G19: Options = {
     "function": (
         "_Text",
         "Lists only functions whose name matches, with * and ?, or the only one whose name has "
@@ -657,7 +685,7 @@ _G18: Options = {
     ),
 }
 
-_G19: Options = {
+_G20: Options = {
     "filter": (
         "_Text",
         "Prints only what has a name of this pattern, with * and ?: functions (explain, "
@@ -689,14 +717,14 @@ _G19: Options = {
     ),
 }
 
-_G20: Options = {
+_G21: Options = {
     "strict": (
         "bool",
         "Assumes no waits of the host except before it accesses bytes itself",
     ),
 }
 
-_G21: Options = {
+_G22: Options = {
     "seed": (
         "_Integer",
         "The number from which all random numbers are derived: a capture and a seed have one result",
@@ -727,7 +755,7 @@ _G21: Options = {
     ),
 }
 
-_G22: Options = {
+_G23: Options = {
     "check_timeout": (
         "_Text",
         "A check that takes longer is ended, with all processes that it started, and does not pass",
@@ -751,7 +779,7 @@ _G22: Options = {
     ),
 }
 
-_G23: Options = {
+_G24: Options = {
     "against": (
         "_Path",
         "For --check=wrong: the ledger of the capture that the first wrong result differs from",
@@ -815,7 +843,7 @@ _G23: Options = {
     ),
 }
 
-_G24: Options = {
+_G25: Options = {
     "replay_file_remap": (
         "_Path | Sequence[_Path]",
         "Replaces a prefix of the paths of external files: a path that starts with CAPTURED starts "
@@ -852,7 +880,7 @@ _G24: Options = {
     ),
 }
 
-_G25: Options = {
+_G26: Options = {
     "replay_ledger": (
         "_Path",
         "Writes a ledger once the replay is complete: digests of what each dispatch wrote and each "
@@ -875,7 +903,7 @@ _G25: Options = {
     ),
 }
 
-_G26: Options = {
+_G27: Options = {
     "print_statistics": (
         "bool",
         "Prints allocation statistics of the devices on standard error",
@@ -887,7 +915,7 @@ _G26: Options = {
     ),
 }
 
-_G27: Options = {
+_G28: Options = {
     "output_max_element_count": (
         "_Integer",
         "Maximum number of elements of a result to print; the rest is elided",
@@ -920,7 +948,7 @@ _G27: Options = {
     ),
 }
 
-_G28: Options = {
+_G29: Options = {
     "module_mode": (
         "Literal[\"preload\", \"mmap\"]",
         "How modules are read. preload: into memory at the start. mmap: mapped, so that pages are "
@@ -948,7 +976,7 @@ _G28: Options = {
     ),
 }
 
-_G29: Options = {
+_G30: Options = {
     "parameter_mode": (
         "Literal[\"file\", \"mmap\", \"preload\"]",
         "How the bytes are accessed. file: read from the file on demand. mmap: mapped memory, "
@@ -962,7 +990,7 @@ _G29: Options = {
     ),
 }
 
-_G30: Options = {
+_G31: Options = {
     "device_replay_output": (
         "_Path",
         "Records all device work to a capture, which iree-run-replay replays",
@@ -993,7 +1021,7 @@ _G30: Options = {
     ),
 }
 
-_G31: Options = {
+_G32: Options = {
     "dispatch": (
         "_Text",
         "Cuts out the dispatch of this record, as dumps and profiles print it",
@@ -1014,7 +1042,7 @@ _G31: Options = {
     ),
 }
 
-_G32: Options = {
+_G33: Options = {
     "keep": (
         "Literal[\"touched\", \"bound\"]",
         "Which bytes of the bindings that kernels read are in a slice. touched: the pages (4 KiB) "
@@ -1050,7 +1078,7 @@ _G32: Options = {
     ),
 }
 
-_G33: Options = {
+_G34: Options = {
     "workgroup_count": (
         "_Text | Sequence[_Text]",
         "The workgroups that a replacement needs for FUNCTION, or for all its functions, if it is "
@@ -1059,7 +1087,7 @@ _G33: Options = {
     ),
 }
 
-_G34: Options = {
+_G35: Options = {
     "dispatch": (
         "_Text",
         "Instead of --function: the function that this record dispatches, as dumps, kernels and "
@@ -1098,7 +1126,7 @@ _G34: Options = {
     ),
 }
 
-_G35: Options = {
+_G36: Options = {
     "tolerance": (
         "_Text | Sequence[_Text]",
         "Elements of this type that functions whose name matches GLOB write are the same if they "
@@ -1127,7 +1155,7 @@ _G35: Options = {
     ),
 }
 
-_G36: Options = {
+_G37: Options = {
     "cache": (
         "Literal[\"warm\", \"cold\", \"both\"]",
         "warm: an untimed dispatch of the same kernel precedes each that is timed. cold: the bytes "
@@ -1147,7 +1175,7 @@ _G36: Options = {
     ),
 }
 
-_G37: Options = {
+_G38: Options = {
     "compiler": (
         "_Path",
         "The compiler: an iree-compile, or a virtual environment that has it",
@@ -1166,7 +1194,7 @@ _G37: Options = {
     ),
 }
 
-_G38: Options = {
+_G39: Options = {
     "replay_file_remap": (
         "_Path | Sequence[_Path]",
         "Replaces a prefix of the paths of external files: a path that starts with CAPTURED starts "
@@ -1185,7 +1213,7 @@ _G38: Options = {
     ),
 }
 
-_G39: Options = {
+_G40: Options = {
     "tolerance": (
         "_Text | Sequence[_Text]",
         "Elements of this type that functions whose name matches GLOB write are the same if they "
@@ -1207,7 +1235,7 @@ _G39: Options = {
     ),
 }
 
-_G40: Options = {
+_G41: Options = {
     "against": (
         "_Path",
         "Compares with this ledger, which must be of the same capture",
@@ -1261,16 +1289,16 @@ VERBS: dict[str, Options] = {
     "diff": {**_G14},
     "dump": {},
     "executables": {**_G15, **_G16, **_G4},
-    "info": {**_G17, **_G5, **_G6, **_G7, **_G8},
-    "kernels": {**_G18, **_G3, **_G10, **_G5, **_G6, **_G7, **_G8},
-    "profile": {**_G19},
-    "races": {**_G20},
-    "redact": {**_G21, **_G13, **_G10, **_G5, **_G6, **_G7, **_G8},
-    "reduce": {**_G22, **_G23, **_G4, **_G5, **_G6, **_G7, **_G8},
-    "run": {**_G24, **_G25, **_G4, **_G5, **_G6, **_G7, **_G8, **_G9, **_G10},
-    "run-module": {**_G26, **_G27, **_G28, **_G4, **_G29, **_G30, **_G10, **_G5, **_G6, **_G7, **_G8, **_G9},
-    "slice": {**_G31, **_G32, **_G10, **_G5, **_G6, **_G7, **_G8},
-    "substitute": {**_G33, **_G4},
-    "tune": {**_G34, **_G35, **_G36, **_G37, **_G38, **_G5, **_G6, **_G7, **_G8},
-    "verify": {**_G39, **_G40, **_G4, **_G10, **_G5, **_G6, **_G7, **_G8},
+    "info": {**_G17, **_G18, **_G5, **_G6, **_G7, **_G8},
+    "kernels": {**_G19, **_G3, **_G10, **_G5, **_G6, **_G7, **_G8},
+    "profile": {**_G20},
+    "races": {**_G21},
+    "redact": {**_G22, **_G13, **_G10, **_G5, **_G6, **_G7, **_G8},
+    "reduce": {**_G23, **_G24, **_G4, **_G5, **_G6, **_G7, **_G8},
+    "run": {**_G25, **_G26, **_G4, **_G5, **_G6, **_G7, **_G8, **_G9, **_G10},
+    "run-module": {**_G27, **_G28, **_G29, **_G4, **_G30, **_G31, **_G10, **_G5, **_G6, **_G7, **_G8, **_G9},
+    "slice": {**_G32, **_G33, **_G10, **_G5, **_G6, **_G7, **_G8},
+    "substitute": {**_G34, **_G4},
+    "tune": {**_G35, **_G36, **_G37, **_G38, **_G39, **_G5, **_G6, **_G7, **_G8},
+    "verify": {**_G40, **_G41, **_G4, **_G10, **_G5, **_G6, **_G7, **_G8},
 }

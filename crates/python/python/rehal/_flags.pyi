@@ -161,6 +161,13 @@ class _G17(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
 
 class _G18(TypedDict, total=False):
+    sandbox: Literal["on", "off", "require"] | None
+    sandbox_memory: _Integer | None
+    sandbox_threads: _Integer | None
+    sandbox_file_size: _Integer | None
+    sandbox_core_dumps: bool | None
+
+class _G19(TypedDict, total=False):
     function: _Text | None
     dispatch: _Text | None
     no_run: bool | None
@@ -177,7 +184,7 @@ class _G18(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
-class _G19(TypedDict, total=False):
+class _G20(TypedDict, total=False):
     filter: _Text | None
     output: _Path | None
     id: _Integer | None
@@ -185,10 +192,10 @@ class _G19(TypedDict, total=False):
     counter_samples: bool | None
     merge_executables: bool | None
 
-class _G20(TypedDict, total=False):
+class _G21(TypedDict, total=False):
     strict: bool | None
 
-class _G21(TypedDict, total=False):
+class _G22(TypedDict, total=False):
     seed: _Integer | None
     names: Literal["keep", "hash"] | None
     element_type: _Text | Sequence[_Text] | None
@@ -196,14 +203,14 @@ class _G21(TypedDict, total=False):
     keep: _Text | Sequence[_Text] | None
     no_run: bool | None
 
-class _G22(TypedDict, total=False):
+class _G23(TypedDict, total=False):
     check_timeout: _Text | None
     jobs: _Integer | None
     max_checks: _Integer | None
     max_time: _Text | None
     max_byte_ranges: _Integer | None
 
-class _G23(TypedDict, total=False):
+class _G24(TypedDict, total=False):
     against: _Path | None
     tolerance: _Text | Sequence[_Text] | None
     element_type: _Text | Sequence[_Text] | None
@@ -216,7 +223,7 @@ class _G23(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
-class _G24(TypedDict, total=False):
+class _G25(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
     replay_executable_substitution: _Path | Sequence[_Path] | None
@@ -224,17 +231,17 @@ class _G24(TypedDict, total=False):
     replay_host_reads: _Path | None
     replay_host_reads_limit_bytes: _Integer | None
 
-class _G25(TypedDict, total=False):
+class _G26(TypedDict, total=False):
     replay_ledger: _Path | None
     replay_ledger_contents: Literal["dispatches", "reads"] | None
     replay_ledger_kept_bytes: _Integer | None
     element_type: _Text | Sequence[_Text] | None
 
-class _G26(TypedDict, total=False):
+class _G27(TypedDict, total=False):
     print_statistics: bool | None
     instrument_file: _Path | None
 
-class _G27(TypedDict, total=False):
+class _G28(TypedDict, total=False):
     output_max_element_count: _Integer | None
     equality_mode: Literal["approximate", "exact"] | None
     expected_f16_threshold: _Text | None
@@ -243,31 +250,31 @@ class _G27(TypedDict, total=False):
     expected_bf16_threshold: _Text | None
     expected_rtol: _Text | None
 
-class _G28(TypedDict, total=False):
+class _G29(TypedDict, total=False):
     module_mode: Literal["preload", "mmap"] | None
     device_lead_allocator: _Integer | None
     trace_execution: bool | None
     executable_substitution: _Path | Sequence[_Path] | None
     workgroup_count: _Text | Sequence[_Text] | None
 
-class _G29(TypedDict, total=False):
+class _G30(TypedDict, total=False):
     parameter_mode: Literal["file", "mmap", "preload"] | None
     allow_external_paths: bool | None
 
-class _G30(TypedDict, total=False):
+class _G31(TypedDict, total=False):
     device_replay_output: _Path | None
     device_replay_file_policy: Literal["reference", "capture-ranges", "capture-all", "fail"] | None
     device_replay_file_validation: Literal["identity", "digest"] | None
     device_replay_ledger: Literal["off", "reads", "dispatches"] | None
     element_type: _Text | Sequence[_Text] | None
 
-class _G31(TypedDict, total=False):
+class _G32(TypedDict, total=False):
     dispatch: _Text | None
     function: _Text | None
     scope: _Text | None
     occurrence: _Integer | None
 
-class _G32(TypedDict, total=False):
+class _G33(TypedDict, total=False):
     keep: Literal["touched", "bound"] | None
     keep_outputs: bool | None
     keep_references: bool | None
@@ -275,10 +282,10 @@ class _G32(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
-class _G33(TypedDict, total=False):
+class _G34(TypedDict, total=False):
     workgroup_count: _Text | Sequence[_Text] | None
 
-class _G34(TypedDict, total=False):
+class _G35(TypedDict, total=False):
     dispatch: _Text | None
     sampler: Literal["grid", "random"] | None
     seed: _Integer | None
@@ -288,36 +295,36 @@ class _G34(TypedDict, total=False):
     output: _Path | None
     best: _Path | None
 
-class _G35(TypedDict, total=False):
+class _G36(TypedDict, total=False):
     tolerance: _Text | Sequence[_Text] | None
     element_type: _Text | Sequence[_Text] | None
     max_elements: _Integer | None
     atomics: bool | None
     workgroup_count: _Text | Sequence[_Text] | None
 
-class _G36(TypedDict, total=False):
+class _G37(TypedDict, total=False):
     cache: Literal["warm", "cold", "both"] | None
     precision: _Text | None
     trial_time: _Text | None
 
-class _G37(TypedDict, total=False):
+class _G38(TypedDict, total=False):
     compiler: _Path | None
     no_cache: bool | None
     compiler_timeout: _Text | None
     compiler_memory: _Text | None
 
-class _G38(TypedDict, total=False):
+class _G39(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
     recover: bool | None
 
-class _G39(TypedDict, total=False):
+class _G40(TypedDict, total=False):
     tolerance: _Text | Sequence[_Text] | None
     element_type: _Text | Sequence[_Text] | None
     keep_going: bool | None
     max_elements: _Integer | None
 
-class _G40(TypedDict, total=False):
+class _G41(TypedDict, total=False):
     against: _Path | None
     against_capture: _Path | None
     other_device: _Text | Sequence[_Text] | None
@@ -353,61 +360,61 @@ class Executables(
 ): ...
 
 class Info(
-    _G17, _G5, _G6, _G7, _G8,
+    _G17, _G18, _G5, _G6, _G7, _G8,
     total=False,
 ): ...
 
 class Kernels(
-    _G18, _G3, _G10, _G5, _G6, _G7, _G8,
+    _G19, _G3, _G10, _G5, _G6, _G7, _G8,
     total=False,
 ): ...
 
 class Profile(
-    _G19,
-    total=False,
-): ...
-
-class Races(
     _G20,
     total=False,
 ): ...
 
+class Races(
+    _G21,
+    total=False,
+): ...
+
 class Redact(
-    _G21, _G13, _G10, _G5, _G6, _G7, _G8,
+    _G22, _G13, _G10, _G5, _G6, _G7, _G8,
     total=False,
 ): ...
 
 class Reduce(
-    _G22, _G23, _G4, _G5, _G6, _G7, _G8,
+    _G23, _G24, _G4, _G5, _G6, _G7, _G8,
     total=False,
 ): ...
 
 class Run(
-    _G24, _G25, _G4, _G5, _G6, _G7, _G8, _G9, _G10,
+    _G25, _G26, _G4, _G5, _G6, _G7, _G8, _G9, _G10,
     total=False,
 ): ...
 
 class RunModule(
-    _G26, _G27, _G28, _G4, _G29, _G30, _G10, _G5, _G6, _G7, _G8, _G9,
+    _G27, _G28, _G29, _G4, _G30, _G31, _G10, _G5, _G6, _G7, _G8, _G9,
     total=False,
 ): ...
 
 class Slice(
-    _G31, _G32, _G10, _G5, _G6, _G7, _G8,
+    _G32, _G33, _G10, _G5, _G6, _G7, _G8,
     total=False,
 ): ...
 
 class Substitute(
-    _G33, _G4,
+    _G34, _G4,
     total=False,
 ): ...
 
 class Tune(
-    _G34, _G35, _G36, _G37, _G38, _G5, _G6, _G7, _G8,
+    _G35, _G36, _G37, _G38, _G39, _G5, _G6, _G7, _G8,
     total=False,
 ): ...
 
 class Verify(
-    _G39, _G40, _G4, _G10, _G5, _G6, _G7, _G8,
+    _G40, _G41, _G4, _G10, _G5, _G6, _G7, _G8,
     total=False,
 ): ...

@@ -135,6 +135,15 @@ impl ModuleExecutable {
         self.load_on(device, module)
     }
 
+    /// Its functions, as its code says when it is loaded on one of the devices, which runs it; none if no
+    /// device here can.
+    #[doc(hidden)]
+    pub fn functions_on(&self, devices: &[Device], module: &ModuleFile) -> Vec<FunctionInfo> {
+        let device = devices.iter().find(|device| device.info().format(&self.format).is_some());
+        let loaded = device.and_then(|device| self.load_on(device, module).ok());
+        loaded.map_or_else(Vec::new, |executable| executable.functions().to_vec())
+    }
+
     fn load_on(&self, device: &Device, module: &ModuleFile) -> Result<LoadedExecutable> {
         let mut options = LoadOptions::default();
         options.format = Some(self.format.clone());
@@ -497,7 +506,9 @@ impl RunningSubstitutes {
         devices: &[Device],
     ) -> Result<Arc<Self>> {
         let executables = numbered(modules)?;
-        let (resolved, names) = resolve(options, modules, &executables, devices)?;
+        let load =
+            |executable: &ModuleExecutable, module: &ModuleFile| executable.functions_on(devices, module);
+        let (resolved, names) = resolve(options, modules, &executables, &load)?;
         let substitutes = ProgramSubstitutes::open(&resolved)?;
         Ok(Arc::new(Self { substitutes, executables, names }))
     }
@@ -533,38 +544,37 @@ fn numbered(modules: &[ProgramModule]) -> Result<Vec<(ModuleExecutable, ModuleFi
     Ok(executables)
 }
 
+/// The functions of an executable, whose file does not say them, if it can be loaded.
+pub type LoadFunctions<'l> = &'l dyn Fn(&ModuleExecutable, &ModuleFile) -> Vec<FunctionInfo>;
+
 /// The substitutions of the options with exact selectors and compiled sources, for programs of the same
-/// modules.
-pub(super) fn resolved(
+/// modules. `load` runs code of the modules.
+#[doc(hidden)]
+pub fn resolve_substitutions(
     options: &ProgramOptions,
     modules: &[ProgramModule],
-    devices: &[Device],
+    load: LoadFunctions<'_>,
 ) -> Result<Vec<Substitution>> {
-    Ok(resolve(options, modules, &numbered(modules)?, devices)?.0)
+    Ok(resolve(options, modules, &numbered(modules)?, load)?.0)
 }
 
 fn resolve(
     options: &ProgramOptions,
     modules: &[ProgramModule],
     executables: &[(ModuleExecutable, ModuleFile)],
-    devices: &[Device],
+    load: LoadFunctions<'_>,
 ) -> Result<(Vec<Substitution>, ExecutableNames)> {
     let names = |is_loaded: bool| {
         let mut names = ExecutableNames::for_modules(modules.iter().map(|it| it.name().to_owned()));
         let mut known = Vec::new();
         for (executable, module) in executables {
-            // One for another machine has no functions here.
-            let can_load = |it: &&Device| it.info().format(&executable.format).is_some();
-            let device = devices.iter().find(can_load).filter(|_| is_loaded);
             let library = executable.library(module).filter(|_| is_loaded);
             let library = library.and_then(Result::ok);
             let constants = library.as_ref().map_or(0, |it| it.constant_count);
             let functions = match library {
                 Some(library) => library.functions,
-                None => {
-                    let loaded = device.and_then(|it| executable.load_on(it, module).ok());
-                    loaded.map_or_else(Vec::new, |it| it.functions().to_vec())
-                }
+                None if is_loaded => load(executable, module),
+                None => Vec::new(),
             };
             executable.name_in(&mut names, &functions);
             known.push((executable.number, executable.format.as_str(), functions, constants));

@@ -32,7 +32,10 @@ use rehal_vm::{Argument, Context, Module, Value, ValueKind};
 
 pub use calls::{Batch, Calls, PreparedBatch};
 pub use dispatch_statistics::DispatchStatistics;
-pub use executables::{ModuleExecutable, SubstitutedExecutable, replaced_functions, substitute_executables};
+pub use executables::{
+    LoadFunctions, ModuleExecutable, SubstitutedExecutable, replaced_functions, resolve_substitutions,
+    substitute_executables,
+};
 pub use listing::{ListedExecutable, ListedFunction};
 pub use modules::ProgramModule;
 pub use options::{

@@ -8,7 +8,7 @@ use rehal_devices::Profiling;
 use rehal_modules::check::{CheckModule, Failures};
 use rehal_vm::Module;
 
-use super::{Program, ProgramModule, ProgramOptions, executables, modules};
+use super::{LoadFunctions, Program, ProgramModule, ProgramOptions, modules, resolve_substitutions};
 
 /// The tests that a module exports: its functions without inputs and results. Each test runs in its own
 /// program, so that tests share no state.
@@ -62,7 +62,9 @@ impl ModuleTests {
         let (mut options, statistics) = (options.clone(), Mutex::default());
         if !options.substitutions.is_empty() {
             let devices = options.devices.open()?;
-            options.substitutions = executables::resolved(&options, &modules, devices.devices())?;
+            let load: LoadFunctions<'_> =
+                &|executable, module| executable.functions_on(devices.devices(), module);
+            options.substitutions = resolve_substitutions(&options, &modules, load)?;
             options.build_substitutes = None;
         }
         Ok(Self { options, modules, tests, failures, first, statistics })
@@ -123,6 +125,15 @@ impl ModuleTests {
     pub fn capture_of(&self, name: &str) -> Option<PathBuf> {
         let options = self.options_of(name);
         options.recording.as_ref().map(|recording| recording.path.path().to_path_buf())
+    }
+
+    /// The files that the tests may write: captures and profiles.
+    pub fn written_files(&self) -> Vec<PathBuf> {
+        let recording = self.options.recording.as_ref().map(|recording| &recording.path);
+        let profile = self.options.profiling.as_ref().and_then(|profiling| profiling.output.as_ref());
+        let paths = || recording.into_iter().chain(profile).map(|path| path.path());
+        let beside = self.tests.iter().flat_map(|test| paths().map(|path| beside(path, &test.name)));
+        paths().map(Path::to_owned).chain(beside).collect()
     }
 
     /// The options of a test's program, with separate paths of the capture and the profile.

@@ -80,11 +80,22 @@ impl Work for CheckWork {
 
     fn perform(&self, caller: &Caller<'_>) -> Result<Checked> {
         let setup = &self.verify.setup;
-        let replay = setup.replay(setup.plan()?)?;
-        let mut reports = CrashReports::records();
-        let observers: &mut [&mut dyn Observer] = &mut [&mut reports];
+        let plan = setup.plan()?;
         let create =
             |path| File::create(path).map_err(|error: std::io::Error| Error::io("creating a file", &error));
+        let written = match &self.task {
+            CheckTask::Locate(path) | CheckTask::Slice(_, path) => Some(path),
+            _ => None,
+        };
+        // Confined work creates no files.
+        written.map(create).transpose()?;
+        caller.confine(|confinement| {
+            self.verify.confine(&plan, confinement);
+            written.into_iter().for_each(|path| confinement.write(path));
+        })?;
+        let replay = setup.replay(plan)?;
+        let mut reports = CrashReports::records();
+        let observers: &mut [&mut dyn Observer] = &mut [&mut reports];
         match &self.task {
             CheckTask::Replay => replay.run(observers)?,
             CheckTask::Locate(path) => {

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 use rehal_base::{Error, Result, StatusCode, keep_freed_memory};
 use rehal_devices::CrashReports;
 use rehal_jobs::{
-    Asker, Caller, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, Printed, Work, WorkOptions,
-    perform_after,
+    Asker, Caller, Confinement, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, Printed, Work,
+    WorkOptions, perform_after,
 };
 use rehal_judge::{CompareOptions, CompareSubject, Comparison, KernelComparer, Measuring, Pulse};
 use rehal_kernels::{KernelOptions, Kernels};
 use rehal_replay::{Plan, Replacement, Selector, Substitution};
 use serde::{Deserialize, Serialize};
 
-use super::setup::ReplaySetup;
+use super::setup::{ReplaySetup, add_code};
 
 /// The comparison of a kernel of a capture with a replacement.
 #[derive(Clone, Serialize, Deserialize)]
@@ -99,7 +99,12 @@ impl Work for CompareWork {
         }
         let replacement =
             self.replacement.as_ref().ok_or_else(|| Error::invalid_argument("no replacement"))?;
-        let comparer = self.comparer(self.setup.plan()?)?;
+        let plan = self.setup.plan()?;
+        caller.confine(|confinement| {
+            self.setup.confine(&plan, confinement);
+            self.baseline.iter().chain([replacement]).for_each(|it| add_code(it, confinement));
+        })?;
+        let comparer = self.comparer(plan)?;
         let mut reports = CrashReports::records();
         let checked = comparer.check(replacement, &options, &mut [&mut reports])?;
         caller.reach_milestone();
@@ -172,10 +177,11 @@ pub enum CompareEnd {
 pub fn compare_isolated(
     work: &CompareWork,
     check: Duration,
+    confinement: &Confinement,
     watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
 ) -> Result<(IsolatedComparison, Option<IsolatedComparison>)> {
     work.attempts(
-        |work, spent| attempt(work, check, spent, watch),
+        |work, spent| attempt(work, check, spent, confinement, watch),
         |it| matches!(it.end, CompareEnd::Crashed(_)),
     )
 }
@@ -184,6 +190,7 @@ fn attempt(
     work: &CompareWork,
     check: Duration,
     spent: Duration,
+    confinement: &Confinement,
     watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
 ) -> Result<IsolatedComparison> {
     /// How much of standard output and of standard error is kept.
@@ -191,7 +198,7 @@ fn attempt(
     let max_time = work.options.max_time;
     // A part of the checks is repeated after timing.
     let all = check.saturating_mul(2).saturating_add(max_time.saturating_mul(5));
-    let mut job = Job::for_work(work)?;
+    let mut job = Job::for_work(work, confinement)?;
     (job.limits, job.kept) = (JobLimits::for_time(all.saturating_sub(spent)), KeptOutput::Last(KEPT_BYTES));
     // Its worker reaches it when the checks end and timing begins.
     job.limits.milestone = Some(check);

@@ -6,7 +6,7 @@ mod replay;
 mod setup;
 mod verify;
 
-pub use rehal_jobs::{Caller, Isolation, Work, WorkOptions, perform};
+pub use rehal_jobs::{Caller, Confinement, Isolation, ProcessLimits, Sandbox, Work, WorkOptions, perform};
 
 #[doc(hidden)]
 pub use check::{CheckTask, CheckWork, Checked, located};

@@ -53,8 +53,10 @@ impl Work for ReplayWork {
     const NAME: &'static str = "replay";
     type Outcome = Replayed;
 
-    fn perform(&self, _caller: &Caller<'_>) -> Result<Replayed> {
-        let replay = self.setup.replay(self.setup.plan()?)?;
+    fn perform(&self, caller: &Caller<'_>) -> Result<Replayed> {
+        let plan = self.setup.plan()?;
+        caller.confine(|confinement| self.setup.confine(&plan, confinement))?;
+        let replay = self.setup.replay(plan)?;
         replay.check_capture()?;
         let mut reads = HostReadLog::new(Vec::new(), self.bytes_limit);
         replay.run(&mut [&mut CrashReports::records(), &mut reads])?;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use rehal_base::{Error, FileId, MappedFile, Result};
 use rehal_devices::{DeviceSettings, written_bindings};
-use rehal_replay::{Plan, Replay, ReplayOptions, ResolvedSubstitutions};
+use rehal_jobs::Confinement;
+use rehal_replay::{
+    Code, FileWrites, Plan, Replacement, Replay, ReplayOptions, ResolvedSubstitutions, own_names,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::capture::{CaptureFile, CaptureOptions};
@@ -83,6 +86,20 @@ impl ReplaySetup {
         capture.plan()
     }
 
+    /// Adds the files of a replay of a plan of the capture to what confined work uses.
+    pub(crate) fn confine(&self, plan: &Plan, confinement: &mut Confinement) {
+        confinement.read(self.capture());
+        let in_place = self.options.file_writes == FileWrites::InPlace;
+        for path in plan.external_files(&self.options.file_remaps) {
+            if in_place { confinement.write(path) } else { confinement.read(path) }
+        }
+        self.options.substitutions.iter().for_each(|it| add_code(&it.replacement, confinement));
+        // What is wrong with them is said when they are opened.
+        if let Ok(devices) = self.devices.to_options() {
+            devices.confine(confinement);
+        }
+    }
+
     /// Opens the devices, and prepares the replay of a plan of the capture.
     pub fn replay(&self, plan: Arc<Plan>) -> Result<Replay> {
         // What a replacement writes outside of its bindings must not change other memory (docs/unsafe.md).
@@ -93,12 +110,19 @@ impl ReplaySetup {
         if options.substitutions.is_empty() {
             return Replay::new(plan, &devices, &options);
         }
-        let open = || Ok(devices.clone());
-        let found = ResolvedSubstitutions::in_capture(&plan, &options.substitutions, &open)?;
+        let own_names = || own_names(&plan, &devices);
+        let found = ResolvedSubstitutions::in_capture(&plan, &options.substitutions, &own_names)?;
         options.substitutions = found.substitutions;
         let replay = Replay::new(plan, &devices, &options)?;
         // Reports a signature mismatch before the first dispatch.
         replay.check_executables()?;
         Ok(replay)
+    }
+}
+
+/// Adds the file of a replacement.
+pub(super) fn add_code(replacement: &Replacement, confinement: &mut Confinement) {
+    if let Code::File(path) = &replacement.code {
+        confinement.read(path);
     }
 }

@@ -3,9 +3,9 @@ use std::path::Path;
 
 use rehal_base::{Error, Result};
 use rehal_devices::{CrashReports, StaticMemoryWatch};
-use rehal_jobs::{Caller, Work};
+use rehal_jobs::{Caller, Confinement, Work};
 use rehal_judge::{Ledger, Verification, VerifyOptions, VerifySides, verify_against, verify_lockstep};
-use rehal_replay::{Observer, Replay};
+use rehal_replay::{Observer, Plan, Replay};
 use serde::{Deserialize, Serialize};
 
 use super::setup::ReplaySetup;
@@ -27,6 +27,12 @@ impl VerifyWork {
     /// The verification of a replay with the defaults.
     pub fn new(setup: ReplaySetup) -> Self {
         Self { setup, ledger: None, options: VerifyOptions::default() }
+    }
+
+    /// Adds the files of a verification to what confined work uses.
+    pub(crate) fn confine(&self, plan: &Plan, confinement: &mut Confinement) {
+        self.setup.confine(plan, confinement);
+        self.ledger.iter().for_each(|ledger| confinement.read(ledger));
     }
 
     /// Verifies a replay of the setup.
@@ -71,8 +77,10 @@ impl Work for VerifyWork {
     const NAME: &'static str = "verify";
     type Outcome = Verification;
 
-    fn perform(&self, _caller: &Caller<'_>) -> Result<Verification> {
-        let replay = self.setup.replay(self.setup.plan()?)?;
+    fn perform(&self, caller: &Caller<'_>) -> Result<Verification> {
+        let plan = self.setup.plan()?;
+        caller.confine(|confinement| self.confine(&plan, confinement))?;
+        let replay = self.setup.replay(plan)?;
         replay.check_capture()?;
         self.verify(&replay, &mut [&mut CrashReports::records()])
     }

@@ -285,6 +285,7 @@ impl Machine {
     }
 
     fn run<M: Modules>(&mut self, modules: &M, resumed: Option<Resumed>) -> Result<Outcome> {
+        let _begun = rehal_crash::Bytecode::change();
         match self.advance(modules, resumed) {
             Ok(Outcome::Done) => Ok(Outcome::Done),
             Ok(stopped) => Ok(stopped),

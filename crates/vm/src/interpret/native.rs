@@ -1,4 +1,5 @@
 use rehal_base::{Error, Result, StatusCode};
+use rehal_crash::Bytecode;
 
 use crate::call::Values;
 use crate::code::Site;
@@ -122,6 +123,7 @@ impl Machine {
 impl NativeFunction<'_> {
     #[inline(always)]
     fn invoke(&self, mut call: Call<'_>) -> Result<Option<Outcome>> {
+        let _left = Bytecode::change();
         match self.native.call(self.state, self.target.ordinal as usize, &mut call)? {
             Flow::Return => Ok(None),
             Flow::Yield => Ok(Some(Outcome::Yielded)),

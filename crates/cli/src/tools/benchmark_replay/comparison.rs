@@ -16,6 +16,7 @@ use crate::flags::{Access, Flag, Flags, Group, List, NamedFile};
 use crate::kernel_recording::Recording;
 use crate::output::escaped;
 use crate::report::{Format, Report, Subject};
+use crate::sandbox::Reach;
 use crate::table::{Column, Layout, Table};
 use crate::tools::processes::PROCESSES;
 use crate::tools::{compare, history, kernels, replay_flags, report_format};
@@ -144,27 +145,32 @@ pub(super) fn run(invocation: &Invocation, options: &replay_flags::Options) -> R
     let names = FunctionNames::from_plan(&plan)?;
     let unresolved = [("with", names.resolve(&mut with)), ("baseline", names.resolve(&mut baseline))];
     let unresolved = unresolved.iter().flat_map(|(flag, errors)| errors.iter().map(move |it| (flag, it)));
-    let prepared = replay_flags::prepare_with(options, plan, [&baseline, &with]);
+    let resolved = replay_flags::resolve_sides(options, invocation, &plan, [&baseline, &with]);
     // An executable may have the name.
-    let (sides, _reports) = unresolved.fold(prepared, |prepared, (flag, error)| {
+    let resolved = unresolved.fold(resolved, |resolved, (flag, error)| {
         let advice = advice::of(error).map(|it| format!("; {it}")).unwrap_or_default();
-        prepared.context(|| format!("--{flag}: {}{advice}", error.message()))
+        resolved.context(|| format!("--{flag}: {}{advice}", error.message()))
     })?;
-    let mut judging = JudgeOptions::default();
-    judging.precision = flags.get(&compare::PRECISION);
-    judging.margin = flags.get(&FAIL_IF_SLOWER);
-    judging.max_time = flags.get(&compare::MAX_TIME);
-    judging.seed = flags.get(&compare::SEED);
-    judging.pulse = progress::pulse("comparing", interrupts::flag()?);
-    let comparison = compare_replays(&|side| sides.replay(side), scope.as_deref(), &judging);
-    // The report is printed in its place.
-    judging.pulse = Pulse::default();
-    let comparison = comparison.context(|| captures::place(&capture))?;
-    let subject = Subject { capture: Some(capture.bytes()), devices: Some(&sides.devices) };
-    let compared = Compared::new(&comparison, [&baseline, &with], scope.as_deref());
-    invocation.print(&compared, flags.get(&FORMAT), subject)?;
-    invocation.set_status(comparison.whole.verdict().status());
-    Recording::of_capture(recording.as_ref(), None, || sides.replay(Side::Captured))
+    let mut reach = Reach::of_replay(&plan, &options.devices);
+    reach.directories.extend(recording.as_ref().map(Recording::directory));
+    invocation.confined(&reach, || {
+        let (sides, _reports) = replay_flags::prepare_sides(options, plan.clone(), resolved)?;
+        let mut judging = JudgeOptions::default();
+        judging.precision = flags.get(&compare::PRECISION);
+        judging.margin = flags.get(&FAIL_IF_SLOWER);
+        judging.max_time = flags.get(&compare::MAX_TIME);
+        judging.seed = flags.get(&compare::SEED);
+        judging.pulse = progress::pulse("comparing", interrupts::flag()?);
+        let comparison = compare_replays(&|side| sides.replay(side), scope.as_deref(), &judging);
+        // The report is printed in its place.
+        judging.pulse = Pulse::default();
+        let comparison = comparison.context(|| captures::place(&capture))?;
+        let subject = Subject { capture: Some(capture.bytes()), devices: Some(&sides.devices) };
+        let compared = Compared::new(&comparison, [&baseline, &with], scope.as_deref());
+        invocation.print(&compared, flags.get(&FORMAT), subject)?;
+        invocation.set_status(comparison.whole.verdict().status());
+        Recording::of_capture(recording.as_ref(), None, || sides.replay(Side::Captured))
+    })
 }
 
 /// A comparison. What is not known is null.

@@ -12,6 +12,7 @@ use rehal_replay::Plan;
 use super::candidates;
 use crate::Invocation;
 use crate::devices::Expectations;
+use crate::sandbox::Reach;
 use crate::tools::replay_flags;
 
 /// State that all comparisons share.
@@ -39,11 +40,15 @@ impl<'i> CompareEngine<'i> {
     /// kernel, or a baseline, that crashes ends the tool here, so that later crashes are those of
     /// replacements.
     pub(in crate::tools) fn limits(&self, base: Duration) -> Result<Duration> {
-        // Its memory is not needed afterwards.
-        let comparer = self.work.comparer(self.plan.clone()).map_err(in_own_words)?;
-        let begun = Instant::now();
-        comparer.replay_captured(&mut [&mut CrashReports::install()])?;
-        Ok(base.saturating_add(begun.elapsed().saturating_mul(1000)))
+        let devices = self.work.setup.devices.to_options()?;
+        let reach = Reach::of_replay(&self.plan, &devices);
+        let elapsed = self.invocation.confined_value(&reach, || {
+            let comparer = self.work.comparer(self.plan.clone()).map_err(in_own_words)?;
+            let begun = Instant::now();
+            comparer.replay_captured(&mut [&mut CrashReports::install()])?;
+            Ok(begun.elapsed())
+        })?;
+        Ok(base.saturating_add(elapsed.saturating_mul(1000)))
     }
 }
 

@@ -4,12 +4,13 @@ use std::fmt::Write;
 
 use rehal_base::Result;
 use rehal_judge::{ShapeTiming, time};
-use rehal_kernels::{BytesSource, KernelRoof, Roofs};
+use rehal_kernels::{BytesSource, KernelRoof, MachineRoof, Roofs};
 use rehal_replay::Plan;
 use serde_json::{Value, json};
 
 use super::report::CandidateReport;
-use crate::Invocation;
+use crate::sandbox::Reach;
+use crate::{Invocation, devices};
 
 /// Shapes whose roof is determined: each is performed once more.
 const MAX_SHAPES: usize = 10;
@@ -29,32 +30,42 @@ pub(super) fn add(
         let cache = timing.cache.name();
         timing.shapes.iter().map(move |it| (site(it), cache, &it.timing))
     });
-    let replay = super::captured(invocation, plan.clone())?;
-    let roofs = Roofs::kept(replay.devices()).of_one_thread();
-    if !roofs.is_measured() {
-        return Ok(());
+    let devices = devices::options(&invocation.flags)?;
+    let mut reach = Reach::of_replay(plan, &devices);
+    reach.reads.extend(MachineRoof::directory());
+    let found = invocation.confined_value(&reach, || {
+        let replay = super::captured(invocation, plan.clone())?;
+        let roofs = Roofs::kept(replay.devices()).of_one_thread();
+        if !roofs.is_measured() {
+            return Ok(None);
+        }
+        let mut text = String::new();
+        let mut sites: Vec<_> = timed.clone().map(|(site, ..)| site).collect();
+        sites.sort_unstable();
+        sites.dedup();
+        sites.truncate(MAX_SHAPES);
+        let found = roofs.dispatches(&replay, &sites)?;
+        let mut rows = Vec::new();
+        for (of, cache, timing) in timed {
+            let roof = sites.iter().zip(&found).find(|(site, _)| **site == of);
+            let Some(roof) = roof.and_then(|(_, roof)| roof.as_ref()) else { continue };
+            let which = if sites.len() > 1 { format!("#{}, {cache}", of.0) } else { cache.to_owned() };
+            let [captured, replaced] = [timing.captured.ns, timing.replaced.ns].map(|ns| roof.share(ns));
+            let _ = writeln!(text, "{:<8} {which}: {}", "roof", described(roof, [captured, replaced]));
+            let mut row = serde_json::to_value(roof).unwrap_or_default();
+            row["record"] = of.0.into();
+            row["occurrence"] = of.1.into();
+            row["cache"] = cache.into();
+            row["captured_share"] = json!(captured);
+            row["replaced_share"] = json!(replaced);
+            rows.push(row);
+        }
+        Ok(Some((text, rows)))
+    })?;
+    if let Some((text, rows)) = found {
+        report.text.push_str(&text);
+        report.object["roofs"] = Value::Array(rows);
     }
-    let mut sites: Vec<_> = timed.clone().map(|(site, ..)| site).collect();
-    sites.sort_unstable();
-    sites.dedup();
-    sites.truncate(MAX_SHAPES);
-    let found = roofs.dispatches(&replay, &sites)?;
-    let mut rows = Vec::new();
-    for (of, cache, timing) in timed {
-        let roof = sites.iter().zip(&found).find(|(site, _)| **site == of);
-        let Some(roof) = roof.and_then(|(_, roof)| roof.as_ref()) else { continue };
-        let which = if sites.len() > 1 { format!("#{}, {cache}", of.0) } else { cache.to_owned() };
-        let [captured, replaced] = [timing.captured.ns, timing.replaced.ns].map(|ns| roof.share(ns));
-        let _ = writeln!(report.text, "{:<8} {which}: {}", "roof", described(roof, [captured, replaced]));
-        let mut row = serde_json::to_value(roof).unwrap_or_default();
-        row["record"] = of.0.into();
-        row["occurrence"] = of.1.into();
-        row["cache"] = cache.into();
-        row["captured_share"] = json!(captured);
-        row["replaced_share"] = json!(replaced);
-        rows.push(row);
-    }
-    report.object["roofs"] = Value::Array(rows);
     Ok(())
 }
 

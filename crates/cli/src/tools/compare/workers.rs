@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rehal::work::{CompareEnd, CompareWork, IsolatedComparison, compare_isolated};
 use rehal_base::Result;
-use rehal_jobs::{JobProgress, Printed};
+use rehal_jobs::{Confinement, JobProgress, Printed};
 
 use super::candidates::Candidate;
 use super::engine::in_own_words;
@@ -21,6 +21,7 @@ pub(in crate::tools) fn compare_candidate(
     work: &CompareWork,
     candidate: &Candidate,
     limit: Duration,
+    confinement: &Confinement,
     watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
 ) -> Result<CandidateReport> {
     let mut notice = Notice { name: print::name(candidate), limit, is_said: false };
@@ -28,7 +29,7 @@ pub(in crate::tools) fn compare_candidate(
         notice.watch(progress);
         watch(progress)
     };
-    let (first, again) = compare_isolated(work, limit, watch)?;
+    let (first, again) = compare_isolated(work, limit, confinement, watch)?;
     let report = told(work, candidate, first)?;
     let Some(again) = again else { return Ok(report) };
     let again = told(work, candidate, again)?;

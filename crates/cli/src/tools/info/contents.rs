@@ -8,6 +8,7 @@ use rehal::capture::{
 };
 use rehal_base::Error;
 use rehal_capture::{ChecksumState, Damage, Tear, Version};
+use rehal_jobs::describe_confinement;
 use serde::{Serialize, Serializer};
 
 use crate::advice;
@@ -82,6 +83,8 @@ pub(super) struct Replayability<'a> {
     #[serde(serialize_with = "reasons")]
     pub reasons: &'a [Error],
     pub warnings: &'a [String],
+    /// The confinement of its code on this machine, in words.
+    pub confinement: String,
 }
 
 impl<'a> Info<'a> {
@@ -101,6 +104,7 @@ impl<'a> Info<'a> {
             executables_loaded: verdict.is_loaded,
             reasons: &verdict.reasons,
             warnings: &verdict.warnings,
+            confinement: describe_confinement(),
         };
         Self { contents, replay }
     }

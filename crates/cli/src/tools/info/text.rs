@@ -101,6 +101,7 @@ fn verdict(text: &mut String, info: &Info<'_>) {
             let _ = writeln!(text, "  {warning}");
         }
         more(text, replay.warnings.len(), MAX_ROWS);
+        let _ = writeln!(text, "  its code is confined: {}", replay.confinement);
         return;
     }
     let _ = writeln!(text, "\nReplay here: no, not on {device}{devices}");

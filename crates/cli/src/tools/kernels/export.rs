@@ -33,12 +33,19 @@ pub(super) struct Export<'a> {
     pub header: Header<'a>,
 }
 
-/// Lists the kernels, and writes the directory, which is complete or absent.
-pub(super) fn export(export: &Export<'_>, directory: &Path) -> Result<(Kernels, Commands)> {
+/// A directory that gets its name when it is complete.
+pub(super) struct Unnamed {
+    /// It is in a private directory until then, and has the mode of any other.
+    _private: TemporaryDirectory,
+    path: PathBuf,
+    name: PathBuf,
+}
+
+/// Lists the kernels, and writes the directory.
+pub(super) fn export(export: &Export<'_>, directory: &Unnamed) -> Result<(Kernels, Commands)> {
     let Export { replay, options, slicing, .. } = *export;
-    let shown = || format!("--export={}", directory.display());
-    let (temporary, path) = create(directory).context(shown)?;
-    let mut exported = Exported { directory: path, entries: BTreeMap::new() };
+    let shown = || directory.shown();
+    let mut exported = Exported { directory: directory.path.clone(), entries: BTreeMap::new() };
     let kernels = Kernels::from_replay_with_slices(replay, options, slicing, &mut exported).context(shown)?;
     if kernels.kernels.is_empty() {
         let advice = "name a capture with dispatches; `rehal info` counts them";
@@ -49,14 +56,35 @@ pub(super) fn export(export: &Export<'_>, directory: &Path) -> Result<(Kernels, 
         None => Commands::new(),
     };
     exported.write_index(export, &kernels, &commands).context(shown)?;
-    std::fs::rename(&exported.directory, directory)
-        .map_err(|error| creating(&format!("renaming '{}'", exported.directory.display()), &error))
-        .context(shown)?;
-    drop(temporary);
     Ok((kernels, commands))
 }
 
-/// Creates a directory that gets its name when all files are complete.
+impl Unnamed {
+    /// Creates it.
+    pub(super) fn create(name: &Path) -> Result<Self> {
+        let created = create(name).context(|| format!("--export={}", name.display()));
+        created.map(|(private, path)| Self { _private: private, path, name: name.to_owned() })
+    }
+
+    /// Where it is until it is complete.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn shown(&self) -> String {
+        format!("--export={}", self.name.display())
+    }
+
+    /// Gives it its name.
+    pub(super) fn complete(self) -> Result<()> {
+        let Self { path, name, .. } = &self;
+        std::fs::rename(path, name)
+            .map_err(|error| creating(&format!("renaming '{}'", path.display()), &error))
+            .context(|| self.shown())?;
+        Ok(())
+    }
+}
+
 fn create(directory: &Path) -> Result<(TemporaryDirectory, PathBuf)> {
     refuse_stdout("export", directory, "a directory")?;
     if directory.symlink_metadata().is_ok() {
@@ -64,7 +92,6 @@ fn create(directory: &Path) -> Result<(TemporaryDirectory, PathBuf)> {
             .advise("name another directory, or remove it"));
     }
     let parent = directory.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // What contains it until then is private; it has the mode of any other.
     interrupts::handle();
     let temporary = TemporaryDirectory::create(parent, ".rehal-").advise(|| CREATE)?;
     let exported = temporary.path().join("exported");

@@ -11,7 +11,7 @@ use rehal::work::{CheckTask, CheckWork, Checked, VerifyWork, located};
 use rehal_base::{Error, Result};
 use rehal_devices::CrashReports;
 use rehal_edit::{ReduceHost, ReduceProgress, SlicedDispatch, WrongResult};
-use rehal_jobs::{Job, JobEnd, JobLimits, JobOutcome, KeptOutput};
+use rehal_jobs::{Confinement, Job, JobEnd, JobLimits, JobOutcome, KeptOutput};
 use rehal_judge::{Outcome, stats};
 
 use super::command::CheckCommand;
@@ -88,6 +88,8 @@ impl Measured {
 
 /// Runs the checks.
 pub(super) struct Checks {
+    /// Of the workers.
+    confinement: Confinement,
     /// The work of workers, with the capture itself.
     work: CheckWork,
     subject: Subject,
@@ -108,6 +110,7 @@ impl Checks {
     /// Finds what the capture shows; `directory` is for files. Returns the dispatch that probably shows it as
     /// well.
     pub(super) fn find(
+        confinement: Confinement,
         verify: VerifyWork,
         check: Check,
         timeout: Option<Duration>,
@@ -115,6 +118,7 @@ impl Checks {
         directory: &Path,
     ) -> Result<(Self, Option<SlicedDispatch>)> {
         let mut this = Self {
+            confinement,
             work: CheckWork { verify, task: CheckTask::Replay },
             subject: Subject::Crash(Crash { signal: String::new(), function: None }),
             timeout,
@@ -177,7 +181,7 @@ impl Checks {
         if capture != work.verify.setup.capture() {
             work.verify.setup = work.verify.setup.of_capture(capture);
         }
-        self.process(Job::for_work(&work)?, "rehal")
+        self.process(Job::for_work(&work, &self.confinement)?, "rehal")
     }
 
     fn process(&self, mut job: Job, program: &str) -> Result<JobOutcome> {

@@ -84,6 +84,11 @@ pub(super) fn check_flags(space: &SearchSpace, compiler: Option<&Compiler>) -> R
     Ok(())
 }
 
+/// How long the checks of a variant may take. Runs the captured kernel once.
+pub(super) fn limit(engine: &CompareEngine<'_>) -> Result<Duration> {
+    engine.limits(BASE)
+}
+
 pub(super) struct TuneHost<'i> {
     engine: CompareEngine<'i>,
     compiler: Option<Compiler>,
@@ -103,19 +108,17 @@ pub(super) struct TuneHost<'i> {
 }
 
 impl<'i> TuneHost<'i> {
-    /// Runs the captured kernel once.
     pub(super) fn new(
-        engine: CompareEngine<'i>,
+        (engine, limit): (CompareEngine<'i>, Duration),
         compiler: Option<Compiler>,
         space: &'i SearchSpace,
         file: Option<TrialFile>,
         interrupted: Arc<AtomicBool>,
         total: u64,
         notes: bool,
-    ) -> Result<Self> {
-        let limit = engine.limits(BASE)?;
+    ) -> Self {
         let progress = if notes { Progress::new("tuning") } else { Progress::silent() };
-        Ok(Self {
+        Self {
             engine,
             compiler,
             space,
@@ -127,7 +130,7 @@ impl<'i> TuneHost<'i> {
             says_nothing: false,
             finished: 0,
             total,
-        })
+        }
     }
 
     fn code(&self, source: &PointSource) -> Result<(Replacement, String)> {
@@ -265,7 +268,7 @@ impl SearchHost for TuneHost<'_> {
                 false => ControlFlow::Continue(()),
             }
         };
-        match compare_candidate(&work, &name, self.limit, watch) {
+        match compare_candidate(&work, &name, self.limit, &self.engine.invocation.confinement(), watch) {
             // No other variant has the function, or the file, that the first lacks.
             Ok(report) if report.is_not_found && finished == 0 => {
                 let text = report.text.trim_end();

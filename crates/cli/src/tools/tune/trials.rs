@@ -7,7 +7,7 @@ use rehal_build::{Trial, TrialFile};
 use serde_json::Value;
 
 use crate::flags::{Access, Flag};
-use crate::{kernel_state, output};
+use crate::output;
 
 pub(super) const OUTPUT: Flag<Option<PathBuf>> = Flag::path(
     "output",
@@ -32,7 +32,6 @@ pub(super) fn trial_file(path: PathBuf, header: Value) -> Result<TrialFile> {
 
 /// Appends a trial to the file.
 pub(super) fn append(file: &TrialFile, trial: &Trial) -> Result<()> {
-    kernel_state::restore();
     file.append(trial).context(|| place_of(file.path()))
 }
 

@@ -49,7 +49,7 @@ struct Output {
 }
 
 /// Creates the files unless they are open. To be called before [`describe`].
-pub(crate) fn open(which: PerfMap) -> Result<()> {
+pub fn open(which: PerfMap) -> Result<()> {
     FILES.lock().open(which, Path::new(MAPS), Path::new("."))
 }
 

@@ -1,0 +1,288 @@
+//! Where a tool runs the code of captures and modules: in a confined copy of its process.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_crash::HeldSignals;
+use rehal_devices::DeviceOptions;
+use rehal_jobs::{Confinement, CopyEnd, Sandbox, interrupts, supervise};
+use rehal_replay::{FileWrites, Plan, own_names};
+use rustix::fs::statvfs;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::flags::{Access, DEVICE_TIMEOUT, Flag, Group};
+use crate::output_file::OutputFile;
+use crate::tools::replay_flags::{FILE_REMAP, FILE_WRITES};
+use crate::{Invocation, advice, devices, files, output, output_file};
+
+const SANDBOX: Flag<Sandbox> = Flag::choice(
+    "sandbox",
+    "on",
+    &[("on", Sandbox::On), ("off", Sandbox::Off), ("require", Sandbox::Require)],
+    "Confines the code of captures, modules and replacements: it reads the files that are named, writes to the outputs that are named, \
+     and has no network, no other processes and no other files. on: as far as the system can, with a warning if that is not all. \
+     require: what the system lacks is an error. off: the code may do what the user may do. The environment variable REHAL_SANDBOX \
+     sets it, too.",
+)
+.variable_with_prefix("REHAL_");
+
+const MEMORY: Flag<u64> = limit(
+    "sandbox_memory",
+    "The most bytes of private memory of the code and its replay; 0: twice the memory of the machine.",
+);
+
+const THREADS: Flag<u64> = limit(
+    "sandbox_threads",
+    "The most threads of the code and its replay, besides those that the machine has; 0: 16384. The system does not limit root.",
+);
+
+const FILE_SIZE: Flag<u64> = limit(
+    "sandbox_file_size",
+    "The most bytes of each file that is written; 0: what is free on the disk, but for a twentieth.",
+);
+
+const CORE_DUMPS: Flag<bool> =
+    Flag::switch("sandbox_core_dumps", false, "A crash may leave a core dump, as the system is set up.");
+
+/// Of tools that run code of captures and modules.
+pub(crate) const GROUP: Group =
+    Group { title: "Sandbox", flags: &[&SANDBOX, &MEMORY, &THREADS, &FILE_SIZE, &CORE_DUMPS] };
+
+const fn limit(name: &'static str, help: &'static str) -> Flag<u64> {
+    Flag::number(name, 0, (0, i64::MAX), |value| value as u64, help)
+}
+
+/// The reach of confined code, besides the files that flags and operands name.
+#[derive(Default)]
+pub(crate) struct Reach<'p> {
+    /// The plans of captures that are replayed, whose external files are used.
+    pub plans: Vec<&'p Plan>,
+    /// The devices that are opened.
+    pub devices: Vec<&'p DeviceOptions>,
+    /// Files that are read.
+    pub reads: Vec<PathBuf>,
+    /// Files that are recorded, besides those that flags name.
+    pub records: Vec<PathBuf>,
+    /// Directories in which files are written. Those that do not exist are created, and removed if they are
+    /// empty at the end.
+    pub directories: Vec<PathBuf>,
+}
+
+impl<'p> Reach<'p> {
+    /// That of a replay.
+    pub(crate) fn of_replay(plan: &'p Plan, devices: &'p DeviceOptions) -> Self {
+        Self { plans: vec![plan], devices: vec![devices], ..Self::default() }
+    }
+
+    /// That of a program, or of an executable.
+    pub(crate) fn of_devices(devices: &'p DeviceOptions) -> Self {
+        Self { devices: vec![devices], ..Self::default() }
+    }
+}
+
+/// The confinement of the code of an invocation.
+fn confinement(invocation: &Invocation, reach: &Reach<'_>) -> Confinement {
+    let flags = &invocation.flags;
+    let mut confinement = invocation.confinement();
+    reach.devices.iter().for_each(|devices| devices.confine(&mut confinement));
+    let remaps = if flags.takes(FILE_REMAP.name()) { flags.list(&FILE_REMAP) } else { Vec::new() };
+    let in_place = flags.takes(FILE_WRITES.name()) && flags.get(&FILE_WRITES) == FileWrites::InPlace;
+    for path in reach.plans.iter().flat_map(|plan| plan.external_files(&remaps)) {
+        if in_place { confinement.write(path) } else { confinement.read(path) }
+    }
+    let named = flags.files();
+    let (written, read): (Vec<_>, Vec<_>) = named.iter().partition(|(_, file)| file.access.writes());
+    for path in invocation.files().iter().chain(read.iter().map(|(_, file)| &file.path)).chain(&reach.reads) {
+        confinement.read(path);
+        // Planning has found those of captures.
+        if reach.plans.is_empty() {
+            files::references(path, &remaps).into_iter().for_each(|path| confinement.read(path));
+        }
+    }
+    for (_, file) in written {
+        // Other files are opened before, or replaced once another is complete. Pipes and devices are opened
+        // when they are written.
+        let is_special = fs::metadata(&file.path).is_ok_and(|it| !it.is_file() && !it.is_dir());
+        if is_written_in_place(invocation, file.access) || is_special {
+            confinement.write(&file.path);
+        }
+    }
+    reach.directories.iter().chain(&reach.records).for_each(|path| confinement.write(path));
+    let written = named.iter().filter(|(_, file)| file.access.writes()).map(|(_, file)| &file.path);
+    let given = Some(flags.get(&FILE_SIZE)).filter(|limit| *limit != 0);
+    confinement.limits.file_bytes = given.or_else(|| room(written.chain(&reach.directories)));
+    confinement
+}
+
+/// Whether confined code opens a file by its name. Histories are those of the process that starts others.
+fn is_written_in_place(invocation: &Invocation, access: Access) -> bool {
+    access == Access::Record || (access == Access::AppendResult && invocation.worker.is_none())
+}
+
+/// The size that a file may reach on the fullest disk of these and of temporary files: what it has, and what
+/// is free but for a twentieth. `None` if the system does not say.
+fn room<'p>(written: impl Iterator<Item = &'p PathBuf>) -> Option<u64> {
+    let of = |path: &Path| {
+        // Pipes and devices have no size.
+        if fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir()) {
+            return None;
+        }
+        let existing = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
+        let disk = statvfs(existing).ok()?;
+        let length = fs::metadata(path).map_or(0, |metadata| metadata.len());
+        Some(length.saturating_add(disk.f_bavail.saturating_mul(disk.f_frsize) / 20 * 19))
+    };
+    let temporary = std::env::temp_dir();
+    written.filter_map(|path| of(path)).chain(of(&temporary)).min()
+}
+
+/// The files and directories that are created for confined code, which could not create them.
+#[derive(Default)]
+struct Created(Vec<PathBuf>);
+
+impl Created {
+    fn create(invocation: &Invocation, reach: &Reach<'_>) -> Result<Self> {
+        let mut this = Self::default();
+        for directory in &reach.directories {
+            let missing =
+                directory.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists());
+            this.0.extend(missing.map(Path::to_owned));
+            fs::create_dir_all(directory).map_err(|error| {
+                Error::io("creating the directory", &error)
+                    .context(format!("'{}'", directory.display()))
+                    .advise("name a directory that can be created or written")
+            })?;
+        }
+        let named = invocation
+            .flags
+            .files()
+            .into_iter()
+            .filter(|(_, file)| is_written_in_place(invocation, file.access));
+        for path in named.map(|(_, file)| file.path).chain(reach.records.iter().cloned()) {
+            // If that fails, the recorder says why.
+            if fs::File::create_new(&path).is_ok() {
+                this.0.push(path);
+            }
+        }
+        Ok(this)
+    }
+}
+
+impl Drop for Created {
+    /// Removes what nothing was written to.
+    fn drop(&mut self) {
+        for path in &self.0 {
+            match fs::metadata(path) {
+                Ok(it) if it.is_dir() => drop(fs::remove_dir(path)),
+                Ok(it) if it.len() == 0 => drop(fs::remove_file(path)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The error of work whose copy has said why it ended.
+const SAID: &str = "the process of kernels has said why it ended";
+
+/// Whether an error only passes on that a copy has said why it ended.
+pub(crate) fn is_said(error: &Error) -> bool {
+    error.code() == StatusCode::Aborted && error.message() == SAID
+}
+
+impl Invocation {
+    /// The confinement of code that other processes run, without the files of their work.
+    pub(crate) fn confinement(&self) -> Confinement {
+        let mut confinement = Confinement::new(self.flags.get(&SANDBOX));
+        let given = |flag| Some(self.flags.get(flag)).filter(|limit| *limit != 0);
+        let limits = &mut confinement.limits;
+        limits.dumps_core = self.flags.get(&CORE_DUMPS);
+        limits.thread_count = given(&THREADS).or(limits.thread_count);
+        limits.memory_bytes = given(&MEMORY).or(limits.memory_bytes);
+        limits.file_bytes = given(&FILE_SIZE).or_else(|| room(std::iter::empty()));
+        confinement
+    }
+
+    /// The names by which the executables of a capture call themselves, which their code says.
+    pub(crate) fn own_names<'i>(
+        &'i self,
+        plan: &'i Plan,
+        devices: &'i DeviceOptions,
+    ) -> impl Fn() -> Result<Vec<String>> + 'i {
+        move || self.confined_value(&Reach::of_replay(plan, devices), || own_names(plan, &devices.open()?))
+    }
+
+    /// How long a kernel may run, unless it is known by the device.
+    fn kernel_limit(&self) -> Option<Duration> {
+        const DEFAULT: Duration = Duration::from_secs(60);
+        let given =
+            if self.flags.takes(DEVICE_TIMEOUT.name()) { self.flags.get(&DEVICE_TIMEOUT) } else { None };
+        // The device ends a kernel after a given time, unless that has blocked signals.
+        given.map_or(Some(DEFAULT), |limit| (!limit.is_zero()).then(|| limit + Duration::from_secs(5)))
+    }
+
+    /// Does work that runs captured code, in a confined copy of this process. The outputs that it finishes
+    /// appear after it.
+    pub(crate) fn confined(&self, reach: &Reach<'_>, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        let status = self.confined_value(reach, || work().map(|()| self.status()))?;
+        self.set_status(status);
+        Ok(())
+    }
+
+    /// The same of work with a value, which passes to this process.
+    pub(crate) fn confined_value<T: Serialize + DeserializeOwned>(
+        &self,
+        reach: &Reach<'_>,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        // Tests run in threads.
+        if cfg!(test) {
+            return work();
+        }
+        let confinement = confinement(self, reach);
+        if confinement.sandbox == Sandbox::On
+            && let Some(lacking) = confinement.lacks().filter(|_| self.is_first_warning())
+        {
+            output::note(&format!("warning: captured code is confined in part: {lacking}"));
+        }
+        let held = HeldSignals::hold();
+        let _created = Created::create(self, reach)?;
+        for (flag, file) in self.flags.files() {
+            if file.access.writes() && file.access != Access::Record {
+                OutputFile::prepare(flag, file.path);
+            }
+        }
+        let confined = || {
+            devices::open_perf_files(&self.flags)?;
+            confinement.enter()?;
+            // Landlock confines threads that are started from now on.
+            interrupts::handle();
+            output_file::leave_to_parent();
+            let outcome = work();
+            Ok((outcome, output_file::finished()))
+        };
+        let limit = self.kernel_limit();
+        let ended = supervise(held, confined, limit, advice::print).map_err(|error| match error.code() {
+            StatusCode::DeadlineExceeded => {
+                error.advise("allow more time, or any: --device_timeout=TIME, or 0")
+            }
+            _ => error,
+        });
+        match ended? {
+            CopyEnd::Done((outcome, finished)) => {
+                output_file::persist(&finished)?;
+                outcome
+            }
+            CopyEnd::Exited(status) => {
+                self.end_with(CopyEnd::Exited(status));
+                Err(Error::new(StatusCode::Aborted, SAID))
+            }
+            CopyEnd::Signaled(signal) => {
+                self.end_with(CopyEnd::Signaled(signal));
+                Err(Error::new(StatusCode::Aborted, SAID))
+            }
+        }
+    }
+}

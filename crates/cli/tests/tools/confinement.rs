@@ -1,0 +1,191 @@
+//! Hostile kernels: they can do nothing beyond their process, which ends with the tool.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use crate::common::{Ran, Scratch, capture, command, fixture, path_of, ran, record_add, run, write_kernel};
+
+const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
+
+/// The loop of a kernel that adds, and before that returns the number of what it can do and should not.
+pub const PROBE: &str = include_str!("confinement/probe.c");
+
+/// A directory with the source of a kernel with this body, and the flag that replaces the captured one by it.
+fn kernel(body: &str) -> (Scratch, String, String) {
+    let scratch = Scratch::new();
+    let path = scratch.path("kernel.c");
+    write_kernel(&path, &capture("add4.add.local-sync"), FUNCTION, body);
+    let path = path.to_str().unwrap().to_owned();
+    (scratch, format!("--replay_executable_substitution={FUNCTION}={path}"), path)
+}
+
+/// Defines the file for the probe.
+pub fn victim(scratch: &Scratch) -> String {
+    format!("\n#define VICTIM {:?}\n", scratch.file("victim", "of the user"))
+}
+
+fn confined(words: &[&str], device: &str) -> Ran {
+    run(&[words, &["--sandbox=require", &format!("--device={device}")]].concat())
+}
+
+#[test]
+fn a_replacement_can_do_nothing_but_compute() {
+    let file = Scratch::new();
+    let probe = format!("{}\n#ifndef N\n#define N 1\n#endif\n(void)N;\n{PROBE}", victim(&file));
+    let (scratch, replacement, source) = kernel(&probe);
+    let path = capture("add4.add.local-sync");
+    let free = run(&["rehal", "run", "--sandbox=off", "--device=local-sync", &replacement, &path]);
+    assert!(free.status == Some(1) && free.stderr.contains(": it returned 1\n"), "{free:?}");
+    let (function, with) = (format!("--function={FUNCTION}"), format!("--with={source}"));
+    let axis = "base = \"kernel.c\"\n[[axis]]\nmacro = \"N\"\nvalues = [1, 2]\n";
+    let space = scratch.file("space.toml", axis);
+    let space = format!("--space={space}");
+    let module = format!("--module={}", fixture("modules/add4.vmfb"));
+    let substitution = format!("--executable_substitution={FUNCTION}={source}");
+    let expected = "--expected_output=4xf32=3 3 3 3";
+    let added = [&*module, "--function=add", "--input=4xf32=1", "--input=4xf32=2", &substitution];
+    let records = format!("--directory={}", scratch.path("records").display());
+    for device in ["local-sync", "local-task"] {
+        for (words, expected) in [
+            (&["rehal", "run", &replacement, &path][..], ""),
+            (&["rehal", "benchmark", "--benchmark_min_time=2x", &replacement, &path], "BM_replay"),
+            (&["rehal", "verify", &replacement, &path], "the same: 1 dispatch"),
+            (&["rehal", "compare", &function, &with, "--max_time=1s", &path], "\nright "),
+            (&["rehal", "tune", &function, &space, "--trial_time=20ms", &path], "2 "),
+            (&["rehal", "kernel", "record", &records, "--force", &replacement, &path], ""),
+            (&[&["iree-run-module"], &added[..], &[expected]].concat(), "[SUCCESS]"),
+            (&[&["iree-benchmark-module", "--benchmark_min_time=2x"], &added[..]].concat(), "BM_add"),
+        ] {
+            let ran = confined(words, device);
+            let told = format!("{device} {words:?}: {ran:?}");
+            assert!(matches!(ran.status, Some(0 | 3 | 4)) && ran.stdout.contains(expected), "{told}");
+            assert!(!ran.stdout.contains("it returned") && !ran.stderr.contains("it returned"), "{told}");
+        }
+    }
+}
+
+#[test]
+fn a_captured_kernel_can_do_nothing_but_compute() {
+    let scratch = Scratch::new();
+    let file = Scratch::new();
+    let path = record_add(&scratch, &format!("{}{PROBE}", victim(&file)), 4);
+    let place = |name: &str| format!("-o{}", scratch.path(name).display());
+    let (slice, redacted, records) =
+        (place("slice.ireereplay"), place("redacted.ireereplay"), place("records"));
+    for device in ["local-sync", "local-task"] {
+        for words in [
+            &["run"][..],
+            &["benchmark", "--benchmark_min_time=2x"],
+            &["kernels", "--repetitions=2"],
+            &["slice", "--function=*", &slice],
+            &["redact", &redacted],
+            &["verify", "--other_device=local-sync"],
+            &["kernel", "record", "--force", &records],
+            &["info", "--load_executables"],
+        ] {
+            let ran = confined(&[&["rehal"], words, &[&path]].concat(), device);
+            assert!(
+                ran.status == Some(0) && !ran.stderr.contains("it returned"),
+                "{device} {words:?}: {ran:?}"
+            );
+        }
+        let records = std::fs::read_dir(scratch.path("records")).unwrap().map(|entry| entry.unwrap().path());
+        let record =
+            records.into_iter().find(|path| path.extension().is_some_and(|it| it == "json")).unwrap();
+        let ran = confined(&["rehal", "kernel", "replay", "--verify", record.to_str().unwrap()], device);
+        assert!(ran.status == Some(0), "{device}: {ran:?}");
+    }
+}
+
+/// The processes whose working directory is this one.
+fn processes_in(directory: &Path) -> usize {
+    let own = std::fs::canonicalize(directory).unwrap();
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    processes.filter(|it| std::fs::read_link(it.path().join("cwd")).is_ok_and(|cwd| cwd == own)).count()
+}
+
+#[test]
+fn nothing_of_a_hostile_kernel_outlives_its_tool() {
+    const CALL: &str = "#define CALL(n, a, b, c) ({ long r; __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"((long)(n)), \
+        \"D\"((long)(a)), \"S\"((long)(b)), \"d\"((long)(c)) : \"rcx\", \"r11\", \"memory\"); r; })\n";
+    let named = "add_dispatch_0_elementwise_4_f32";
+    let path = capture("add4.add.local-sync");
+    for (what, body, expected) in [
+        ("daemonizes", "CALL(112, 0, 0, 0); if (CALL(57, 0, 0, 0) == 0) for (;;) ; binding_2[i] = 0;", ""),
+        (
+            "forks",
+            "for (int j = 0; j < 1000; ++j) if (CALL(57, 0, 0, 0) == 0) for (;;) ; binding_2[i] = 0;",
+            "",
+        ),
+        ("kills", "CALL(62, CALL(110, 0, 0, 0), 9, 0); CALL(62, -1, 9, 0); binding_2[i] = 0;", ""),
+        (
+            "writes",
+            "for (int fd = 0; fd < 64; ++fd) CALL(77, fd, 1L << 50, 0); long fd = CALL(2, \"out\", 0102, 0600); if (fd >= 0) CALL(77, fd, 1 << 20, 0); binding_2[i] = 0;",
+            "",
+        ),
+        ("stops", "CALL(62, CALL(39, 0, 0, 0), 19, 0); binding_2[i] = 0;", "a kernel stopped its process"),
+        ("ends its thread", "CALL(60, 0, 0, 0); binding_2[i] = 0;", "a kernel ended its thread"),
+        (
+            "blocks",
+            "unsigned long all = -1; register long s __asm__(\"r10\") = 8; long r; __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(14L), \"D\"(0L), \"S\"(&all), \"d\"(0L), \"r\"(s) : \"rcx\", \"r11\", \"memory\"); for (volatile int q = 0;; ++q) ; binding_2[i] = 0;",
+            "DEADLINE_EXCEEDED",
+        ),
+        (
+            "exhausts",
+            "for (;;) { char *p = (char *)CALL(12, 0, 0, 0); if (CALL(12, p + (1 << 20), 0, 0) == (long)p) { *(volatile int *)0 = 1; } }",
+            "SIGSEGV",
+        ),
+    ] {
+        let scratch = Scratch::new();
+        let (_sources, replacement, _) = kernel(&format!("\n{CALL}{body}"));
+        let mut tool = command("rehal");
+        tool.args(["run", "--sandbox=require", "--device=local-sync"]);
+        tool.args((what == "blocks").then_some("--device_timeout=1s"));
+        tool.args(["--sandbox_memory=1000000000", &replacement, &path]).current_dir(scratch.path(""));
+        let begun = Instant::now();
+        let ran = ran(tool.output().unwrap());
+        assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+        match expected {
+            "" => assert_eq!(ran.status, Some(0), "{what}: {ran:?}"),
+            _ => {
+                assert!(ran.status != Some(0) && ran.stderr.contains(expected), "{what}: {ran:?}");
+                assert!(ran.stderr.contains(named), "{what}: {ran:?}");
+            }
+        }
+        // The process that watches those of the compiler ends after the tool.
+        while processes_in(&scratch.path("")) != 0 {
+            assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(std::fs::read_dir(scratch.path("")).unwrap().count(), 0, "{what}");
+    }
+}
+
+#[test]
+fn a_system_that_cannot_confine_in_full_says_so() {
+    let (scratch, replacement, _) = kernel("binding_2[i] = binding_0[i] + binding_1[i];");
+    let (source, program) = (scratch.path("deny.c"), scratch.path("deny"));
+    std::fs::write(&source, include_str!("confinement/deny.c")).unwrap();
+    assert!(Command::new("cc").arg(&source).arg("-o").arg(&program).status().unwrap().success());
+    let path = capture("add4.add.local-sync");
+    for (denied, lacking) in [
+        (&[][..], "no Landlock: files are not; a filter of system calls"),
+        (&["all"], "no Landlock: files are not; "),
+    ] {
+        let start = |sandbox: &str| {
+            let mut tool = Command::new(&program);
+            tool.args(denied).arg(path_of("rehal")).args(["run", "--device=local-sync", sandbox]);
+            ran(tool.args([&replacement, &path]).output().unwrap())
+        };
+        let on = start("--sandbox=on");
+        let warning = format!("warning: captured code is confined in part: {lacking}");
+        assert!(on.status == Some(0) && on.stderr.contains(&warning), "{on:?}");
+        assert_eq!(on.stderr.matches("warning").count(), 1, "{on:?}");
+        let required = start("--sandbox=require");
+        let error = format!("FAILED_PRECONDITION; captured code cannot be confined in full: {lacking}");
+        assert!(required.status == Some(1) && required.stderr.starts_with(&error), "{required:?}");
+        let off = start("--sandbox=off");
+        assert!(off.status == Some(0) && off.stderr.is_empty(), "{off:?}");
+    }
+}

@@ -1,0 +1,255 @@
+//! Confinement: what a process that runs captured code may use of the system.
+//!
+//! A process confines itself before it opens devices and starts threads, and cannot undo that. Landlock
+//! denies all files but those that are listed, TCP, abstract sockets, and signals to others. A filter of
+//! system calls denies what Landlock does not know: processes, sockets, the memory of others, modes and times
+//! of files. Neither needs privileges.
+//!
+//! Descriptors that are open before stay usable.
+
+mod filter;
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::path::PathBuf;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, Scope,
+};
+use rehal_base::{Error, Result};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
+use serde::{Deserialize, Serialize};
+
+/// Whether captured code is confined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sandbox {
+    /// As far as the system can.
+    #[default]
+    On,
+    /// Not at all.
+    Off,
+    /// In full: what the system lacks is an error.
+    Require,
+}
+
+/// Limits of a confined process; `None` for those of the process that starts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessLimits {
+    /// Bytes of private memory.
+    pub memory_bytes: Option<u64>,
+    /// Number of threads, besides those that the machine has.
+    pub thread_count: Option<u64>,
+    /// Bytes of each file.
+    pub file_bytes: Option<u64>,
+    /// Whether a crash may leave a core dump.
+    pub dumps_core: bool,
+}
+
+/// The reach of confined work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Confinement {
+    /// Whether it is confined.
+    pub sandbox: Sandbox,
+    /// Its limits.
+    pub limits: ProcessLimits,
+    // Any path is a message as an `OsString`.
+    reads: Vec<OsString>,
+    writes: Vec<OsString>,
+    /// Files of drivers, which are also controlled.
+    controls: Vec<OsString>,
+    /// Whether all files that drivers use are listed.
+    is_complete: bool,
+}
+
+/// The rules of Landlock that a kernel must have to enforce a confinement in full: files, truncation, TCP,
+/// ioctl(2), signals and abstract sockets.
+const NEEDED: ABI = ABI::V6;
+
+/// Files that the system's loader, the C library and rehal itself read while kernels run.
+const SYSTEM: [&str; 17] = [
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/usr/share/zoneinfo",
+    "/proc/self",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/stat",
+    "/proc/loadavg",
+    "/proc/sys/vm",
+    "/sys/devices/system",
+    "/dev/urandom",
+    "/dev/zero",
+];
+
+impl Default for Confinement {
+    fn default() -> Self {
+        Self::new(Sandbox::default())
+    }
+}
+
+impl Confinement {
+    /// A confinement with the default limits, that lists no files.
+    pub fn new(sandbox: Sandbox) -> Self {
+        let limits = ProcessLimits {
+            memory_bytes: Some(rustix::system::sysinfo().totalram.saturating_mul(2)),
+            thread_count: Some(16384),
+            ..ProcessLimits::default()
+        };
+        Self {
+            sandbox,
+            limits,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            controls: Vec::new(),
+            is_complete: true,
+        }
+    }
+
+    /// Adds a file that is read, or a directory with all that it contains. What does not exist is left out.
+    pub fn read(&mut self, path: impl Into<PathBuf>) {
+        self.reads.push(path.into().into());
+    }
+
+    /// Adds a file that is written, or a directory in which files are created, written and removed. It must
+    /// exist by then.
+    pub fn write(&mut self, path: impl Into<PathBuf>) {
+        self.writes.push(path.into().into());
+    }
+
+    /// Adds a file that a driver opens, such as a device file, or a directory with such files.
+    pub fn control(&mut self, path: impl Into<PathBuf>) {
+        self.controls.push(path.into().into());
+    }
+
+    /// Says that a driver uses files that are not listed. It may then read all, and work that must be
+    /// confined in full is refused.
+    pub fn leave_incomplete(&mut self) {
+        self.is_complete = false;
+    }
+
+    /// The lack of this system, in words; `None` if it can enforce all, or nothing is asked for.
+    pub fn lacks(&self) -> Option<String> {
+        let is_full = self.sandbox == Sandbox::Off || has_landlock(NEEDED) && filter::is_available();
+        (!is_full).then(describe_confinement)
+    }
+
+    /// Confines this process, which has one thread, for good. Fails if it must be confined in full and the
+    /// system cannot.
+    pub fn enter(&self) -> Result<()> {
+        self.limits.enter()?;
+        if self.sandbox == Sandbox::Off {
+            return Ok(());
+        }
+        let must = self.sandbox == Sandbox::Require;
+        let unknown =
+            (!self.is_complete).then(|| "what the driver of a device uses of the system is unknown".into());
+        if must && let Some(missing) = self.lacks().or(unknown) {
+            let message = format!("captured code cannot be confined in full: {missing}");
+            return Err(Error::failed_precondition(message).advise(LOWER));
+        }
+        // The work could ignore SIGTERM.
+        set_parent_process_death_signal(Some(Signal::KILL))
+            .map_err(|error| cannot("asking for the signal of the parent's end", error))?;
+        let landlock = self.restrict_files();
+        let filtered = filter::apply(!self.controls.is_empty(), !self.writes.is_empty());
+        // Where either fails, the other one still confines.
+        let confined = landlock.and(filtered);
+        if must { confined.map_err(|error| error.advise(LOWER)) } else { Ok(()) }
+    }
+
+    fn restrict_files(&self) -> Result<()> {
+        let denied = |error: landlock::RulesetError| cannot("confining the process by Landlock", error);
+        let ruleset = Ruleset::default()
+            .handle_access(AccessFs::from_all(NEEDED))
+            .and_then(|it| it.handle_access(AccessNet::from_all(NEEDED)))
+            .and_then(|it| it.scope(Scope::from_all(NEEDED)))
+            .and_then(Ruleset::create);
+        let mut ruleset = ruleset.map_err(denied)?;
+        let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let libraries = std::env::split_paths(&libraries).filter(|path| path.is_absolute());
+        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        let reads = SYSTEM.iter().map(PathBuf::from).chain(libraries);
+        let reads = reads.chain(self.reads.iter().map(PathBuf::from)).map(|path| (path, read));
+        let null = ("/dev/null".into(), read | AccessFs::WriteFile);
+        let writes =
+            self.writes.iter().map(|path| (path.into(), AccessFs::from_all(NEEDED) & !AccessFs::Execute));
+        let control = read | AccessFs::WriteFile | AccessFs::IoctlDev;
+        let controls = self.controls.iter().map(|path| (path.into(), control));
+        let all = (!self.is_complete).then(|| ("/".into(), read));
+        for (path, access) in reads.chain([null]).chain(writes).chain(controls).chain(all) {
+            // What does not exist is not read either.
+            let Ok(file) = PathFd::new(&path) else { continue };
+            let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEEDED) };
+            ruleset = ruleset.add_rule(PathBeneath::new(file, access)).map_err(denied)?;
+        }
+        ruleset.restrict_self().map(drop).map_err(denied)
+    }
+}
+
+impl ProcessLimits {
+    fn enter(&self) -> Result<()> {
+        let core = if self.dumps_core { None } else { Some(0) };
+        let limits = [
+            (Resource::Data, self.memory_bytes),
+            // Unknown numbers of threads are not limited: the limit includes those of the user.
+            (
+                Resource::Nproc,
+                self.thread_count.zip(thread_count()).map(|(own, all)| own.saturating_add(all)),
+            ),
+            (Resource::Fsize, self.file_bytes),
+            (Resource::Core, core),
+        ];
+        for (resource, limit) in limits {
+            let Some(limit) = limit else { continue };
+            // One that is lower already stays.
+            let limit = getrlimit(resource).maximum.map_or(limit, |maximum| maximum.min(limit));
+            let limit = Rlimit { current: Some(limit), maximum: Some(limit) };
+            setrlimit(resource, limit).map_err(|error| cannot("limiting the process", error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Number of threads of the machine.
+fn thread_count() -> Option<u64> {
+    // Three numbers, then those that run and all.
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').nth(3).and_then(|counts| counts.split_once('/')?.1.parse().ok())
+}
+
+/// The confinement that this system enforces, in words.
+pub fn describe_confinement() -> String {
+    let files = match (has_landlock(NEEDED), has_landlock(ABI::V1)) {
+        (true, _) => "Landlock: files, network, signals",
+        (_, true) => "Landlock in part: an older kernel",
+        _ => "no Landlock: files are not",
+    };
+    let calls = if filter::is_available() { "a filter of system calls" } else { "no filter of system calls" };
+    format!("{files}; {calls}")
+}
+
+/// Whether the system has all that a version of Landlock denies.
+fn has_landlock(version: ABI) -> bool {
+    let files = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    let files = files.handle_access(AccessFs::from_all(version));
+    let all = match version {
+        ABI::V1 => files,
+        _ => files
+            .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(version)))
+            .and_then(|ruleset| ruleset.scope(Scope::from_all(version))),
+    };
+    all.and_then(Ruleset::create).is_ok()
+}
+
+fn cannot(what: &str, error: impl Display) -> Error {
+    Error::failed_precondition(format!("{what}: {error}"))
+}
+
+const LOWER: &str = "confine it as far as this system can, or run it in a virtual machine";
