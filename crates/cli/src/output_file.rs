@@ -50,8 +50,10 @@ static PREPARED: Mutex<Vec<Prepared>> = Mutex::new(Vec::new());
 static FINISHED: Mutex<Option<Vec<usize>>> = Mutex::new(None);
 
 struct Prepared {
-    /// The flag and its value.
+    /// The flag and its value, for errors.
     place: String,
+    /// The paths that name it.
+    paths: Vec<PathBuf>,
     /// `None` while it is written aside.
     target: Option<PreparedTarget>,
 }
@@ -59,6 +61,12 @@ struct Prepared {
 enum PreparedTarget {
     Direct(Destination),
     Aside(Aside),
+}
+
+impl PreparedTarget {
+    fn replaces(&self, file: &Path) -> bool {
+        matches!(self, Self::Aside(aside) if aside.target == file)
+    }
 }
 
 /// A file that replaces another when it is complete.
@@ -91,6 +99,11 @@ pub(crate) fn persist(finished: &[usize]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Removes those that were not completed.
+pub(crate) fn forget() {
+    PREPARED.lock().clear();
 }
 
 /// The destination of a path.
@@ -137,9 +150,15 @@ impl OutputFile {
         if let Ok(mut target) = this.made() {
             let mut all = PREPARED.lock();
             if let PreparedTarget::Aside(aside) = &mut target {
+                let same =
+                    all.iter_mut().find(|it| it.target.as_ref().is_some_and(|it| it.replaces(&aside.target)));
+                if let Some(same) = same {
+                    same.paths.push(this.path);
+                    return;
+                }
                 aside.index = Some(all.len());
             }
-            all.push(Prepared { place: this.place(), target: Some(target) });
+            all.push(Prepared { place: this.place(), paths: vec![this.path], target: Some(target) });
         }
     }
 
@@ -198,7 +217,13 @@ impl OutputFile {
                     let mut existing = File::open(&aside.target).map_err(creating)?;
                     io::copy(&mut existing, aside.temporary.file()?).map_err(|error| writing(&error))?;
                 }
-                let file = aside.temporary.file()?.try_clone().map_err(creating)?;
+                let file = aside.temporary.file()?;
+                if !self.appends && aside.is_written {
+                    // Only the last result is of interest.
+                    let emptied = file.set_len(0).and_then(|()| file.rewind());
+                    emptied.map_err(|error| writing(&error))?;
+                }
+                let file = file.try_clone().map_err(creating)?;
                 (Target::File(file), Some(aside))
             }
         };
@@ -246,8 +271,7 @@ impl OutputFile {
 
     /// Its index in [`PREPARED`].
     fn prepared(&self) -> Option<usize> {
-        let place = self.place();
-        PREPARED.lock().iter().position(|prepared| prepared.place == place)
+        PREPARED.lock().iter().position(|prepared| prepared.paths.contains(&self.path))
     }
 
     fn destination(&self) -> Destination {
@@ -256,7 +280,7 @@ impl OutputFile {
         }
         let path = &self.absolute;
         let existing = fs::metadata(path);
-        let is_in_place = existing.as_ref().is_ok_and(|it| !it.is_file()) || descriptor(path).is_some();
+        let is_in_place = is_in_place(path);
         match output::printed_to(path) {
             Some(Stream::Stdout) => Destination::Stdout,
             Some(Stream::Stderr) => Destination::InPlace(path.clone()),
@@ -269,6 +293,12 @@ impl OutputFile {
             },
         }
     }
+}
+
+/// Whether a path names what cannot be replaced: a pipe, a device, a directory, or a descriptor of this
+/// process.
+pub(crate) fn is_in_place(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|it| !it.is_file()) || descriptor(path).is_some()
 }
 
 /// Whether a path is standard output: `-`, and the names that the system has for it.
@@ -606,6 +636,25 @@ mod tests {
         }
         drop(Temporary::named(&path, Permissions::from_mode(0o600)).unwrap());
         assert_eq!(entries(directory.path()), 1);
+    }
+
+    /// The outputs of a confined process, which is the one that [`leave_to_parent`] calls.
+    #[test]
+    fn an_output_that_is_prepared_has_the_last_result_by_any_of_its_names() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let other = directory.path().join(".").join("link");
+        std::os::unix::fs::symlink(&path, &other).unwrap();
+        OutputFile::prepare("output", path.clone());
+        OutputFile::prepare("output", other.clone());
+        leave_to_parent();
+        output(&path).write(|sink| put(sink, b"first, and long")).unwrap();
+        output(&other).write(|sink| put(sink, b"second")).unwrap();
+        OutputFile::appending("output", path.clone()).unwrap().write(|sink| put(sink, b", third")).unwrap();
+        assert!(!path.exists());
+        persist(&finished()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second, third");
+        forget();
     }
 
     #[test]

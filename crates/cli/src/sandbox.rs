@@ -51,6 +51,9 @@ const CORE_DUMPS: Flag<bool> =
 pub(crate) const GROUP: Group =
     Group { title: "Sandbox", flags: &[&SANDBOX, &MEMORY, &THREADS, &FILE_SIZE, &CORE_DUMPS] };
 
+/// The variable with the directory of files that a worker shares with the process that asks it.
+const SHARED: &str = "REHAL_SHARED_DIRECTORY";
+
 const fn limit(name: &'static str, help: &'static str) -> Flag<u64> {
     Flag::number(name, 0, (0, i64::MAX), |value| value as u64, help)
 }
@@ -93,20 +96,28 @@ fn confinement(invocation: &Invocation, reach: &Reach<'_>) -> Confinement {
     for path in reach.plans.iter().flat_map(|plan| plan.external_files(&remaps)) {
         if in_place { confinement.write(path) } else { confinement.read(path) }
     }
+    // Values that pass between a worker and the process that asks it, such as one of Python.
+    if invocation.worker.is_some()
+        && let Some(shared) = std::env::var_os(SHARED)
+    {
+        confinement.write(shared);
+    }
     let named = flags.files();
     let (written, read): (Vec<_>, Vec<_>) = named.iter().partition(|(_, file)| file.access.writes());
     for path in invocation.files().iter().chain(read.iter().map(|(_, file)| &file.path)).chain(&reach.reads) {
         confinement.read(path);
         // Planning has found those of captures.
         if reach.plans.is_empty() {
-            files::references(path, &remaps).into_iter().for_each(|path| confinement.read(path));
+            // They could name a directory to read all of it.
+            let referred = files::references(path, &remaps).into_iter().filter(|path| !path.is_dir());
+            referred.for_each(|path| confinement.read(path));
         }
     }
     for (_, file) in written {
         // Other files are opened before, or replaced once another is complete. Pipes and devices are opened
         // when they are written.
-        let is_special = fs::metadata(&file.path).is_ok_and(|it| !it.is_file() && !it.is_dir());
-        if is_written_in_place(invocation, file.access) || is_special {
+        let is_named = is_written_in_place(invocation, file.access);
+        if is_named || (output_file::is_in_place(&file.path) && !file.path.is_dir()) {
             confinement.write(&file.path);
         }
     }
@@ -122,8 +133,8 @@ fn is_written_in_place(invocation: &Invocation, access: Access) -> bool {
     access == Access::Record || (access == Access::AppendResult && invocation.worker.is_none())
 }
 
-/// The size that a file may reach on the fullest disk of these and of temporary files: what it has, and what
-/// is free but for a twentieth. `None` if the system does not say.
+/// The size that a file may reach on the largest disk of these, or of temporary files if there are none: what
+/// it has, and what is free but for a twentieth. `None` if the system does not say.
 fn room<'p>(written: impl Iterator<Item = &'p PathBuf>) -> Option<u64> {
     let of = |path: &Path| {
         // Pipes and devices have no size.
@@ -135,8 +146,7 @@ fn room<'p>(written: impl Iterator<Item = &'p PathBuf>) -> Option<u64> {
         let length = fs::metadata(path).map_or(0, |metadata| metadata.len());
         Some(length.saturating_add(disk.f_bavail.saturating_mul(disk.f_frsize) / 20 * 19))
     };
-    let temporary = std::env::temp_dir();
-    written.filter_map(|path| of(path)).chain(of(&temporary)).min()
+    written.filter_map(|path| of(path)).max().or_else(|| of(&std::env::temp_dir()))
 }
 
 /// The files and directories that are created for confined code, which could not create them.
@@ -163,8 +173,11 @@ impl Created {
             .filter(|(_, file)| is_written_in_place(invocation, file.access));
         for path in named.map(|(_, file)| file.path).chain(reach.records.iter().cloned()) {
             // If that fails, the recorder says why.
-            if fs::File::create_new(&path).is_ok() {
-                this.0.push(path);
+            let is_missing = !path.exists();
+            if is_missing && fs::File::options().write(true).create(true).truncate(false).open(&path).is_ok()
+            {
+                // A link may have named it.
+                this.0.push(fs::canonicalize(&path).unwrap_or(path));
             }
         }
         Ok(this)
@@ -242,11 +255,8 @@ impl Invocation {
             return work();
         }
         let confinement = confinement(self, reach);
-        if confinement.sandbox == Sandbox::On
-            && let Some(lacking) = confinement.lacks().filter(|_| self.is_first_warning())
-        {
-            output::note(&format!("warning: captured code is confined in part: {lacking}"));
-        }
+        let warns = confinement.sandbox == Sandbox::On && self.is_first_warning();
+        let lacking = if warns { confinement.lacks() } else { None };
         let held = HeldSignals::hold();
         let _created = Created::create(self, reach)?;
         for (flag, file) in self.flags.files() {
@@ -256,7 +266,12 @@ impl Invocation {
         }
         let confined = || {
             devices::open_perf_files(&self.flags)?;
-            confinement.enter()?;
+            let failed = confinement.enter()?.filter(|_| warns);
+            let parts: Vec<_> =
+                lacking.into_iter().chain(failed.map(|error| error.message().to_owned())).collect();
+            if !parts.is_empty() {
+                output::note(&format!("warning: captured code is confined in part: {}", parts.join("; ")));
+            }
             // Landlock confines threads that are started from now on.
             interrupts::handle();
             output_file::leave_to_parent();

@@ -14,7 +14,7 @@ use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
 use crate::report::{ErrorReports, Origin};
 use crate::table::table;
-use crate::{advice, files as named_files, interrupts, output, sandbox, shells, tools};
+use crate::{advice, files as named_files, interrupts, output, output_file, sandbox, shells, tools};
 
 /// The program whose verbs are the tools.
 const PROGRAM: &str = "rehal";
@@ -292,6 +292,8 @@ fn start_with(
             (Some((_, serve)), Some(worker)) => serve(&invocation, worker),
             _ => (tool.run)(&invocation),
         };
+        // A signal may end the process below.
+        output_file::forget();
         match (ran, invocation.ended.take()) {
             (Err(error), Some(CopyEnd::Exited(status))) if sandbox::is_said(&error) => Ok(status),
             (Err(error), Some(CopyEnd::Signaled(signal))) if sandbox::is_said(&error) => Ok(end_by(signal)),

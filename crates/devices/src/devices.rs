@@ -382,7 +382,12 @@ impl DeviceOptions {
         let caches = std::env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
         let caches = caches.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
         for files in self.devices.iter().map(|device| device.driver.backend().system_files()) {
-            files.reads.iter().for_each(|path| confinement.control(path));
+            for path in files.reads {
+                match path.starts_with("/dev/") {
+                    true => confinement.control(path),
+                    false => confinement.read(path),
+                }
+            }
             let caches = caches.iter().flat_map(|all| files.caches.iter().map(|name| all.join(name)));
             caches.for_each(|path| confinement.write(path));
             if !files.are_proved {

@@ -140,12 +140,13 @@ impl Confinement {
         (!is_full).then(describe_confinement)
     }
 
-    /// Confines this process, which has one thread, for good. Fails if it must be confined in full and the
-    /// system cannot.
-    pub fn enter(&self) -> Result<()> {
+    /// Confines this process, which has one thread, for good. Returns what has failed although the system
+    /// [has](Self::lacks) it, such as a call that a container denies: the rest confines. Fails if it must be
+    /// confined in full and the system cannot.
+    pub fn enter(&self) -> Result<Option<Error>> {
         self.limits.enter()?;
         if self.sandbox == Sandbox::Off {
-            return Ok(());
+            return Ok(None);
         }
         let must = self.sandbox == Sandbox::Require;
         let unknown =
@@ -159,9 +160,10 @@ impl Confinement {
             .map_err(|error| cannot("asking for the signal of the parent's end", error))?;
         let landlock = self.restrict_files();
         let filtered = filter::apply(!self.controls.is_empty(), !self.writes.is_empty());
-        // Where either fails, the other one still confines.
-        let confined = landlock.and(filtered);
-        if must { confined.map_err(|error| error.advise(LOWER)) } else { Ok(()) }
+        match landlock.and(filtered) {
+            Err(error) if must => Err(error.advise(LOWER)),
+            confined => Ok(confined.err()),
+        }
     }
 
     fn restrict_files(&self) -> Result<()> {
@@ -183,14 +185,27 @@ impl Confinement {
         let control = read | AccessFs::WriteFile | AccessFs::IoctlDev;
         let controls = self.controls.iter().map(|path| (path.into(), control));
         let all = (!self.is_complete).then(|| ("/".into(), read));
+        let mut added = Ok(());
         for (path, access) in reads.chain([null]).chain(writes).chain(controls).chain(all) {
             // What does not exist is not read either.
             let Ok(file) = PathFd::new(&path) else { continue };
+            if is_of_no_directory(&file) {
+                continue;
+            }
             let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEEDED) };
-            ruleset = ruleset.add_rule(PathBeneath::new(file, access)).map_err(denied)?;
+            let rule = (&mut ruleset).add_rule(PathBeneath::new(file, access));
+            added = added.and(rule.map(drop).map_err(denied));
         }
-        ruleset.restrict_self().map(drop).map_err(denied)
+        ruleset.restrict_self().map_err(denied)?;
+        added
     }
+}
+
+/// Whether a file is a pipe or a socket that no directory has, which Landlock allows and takes no rule for.
+fn is_of_no_directory(file: &PathFd) -> bool {
+    const PIPES: u64 = 0x5049_5045;
+    const SOCKETS: u64 = 0x534f_434b;
+    rustix::fs::fstatfs(file).is_ok_and(|system| [PIPES, SOCKETS].contains(&(system.f_type as u64)))
 }
 
 impl ProcessLimits {

@@ -26,6 +26,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use signal_hook::low_level::{emulate_default_handler, raise, signal_name};
 
+use crate::group::forget_watchdog;
 use crate::interrupts::{self, PassedOn};
 use crate::{JobEnd, Worker};
 
@@ -115,8 +116,13 @@ pub fn supervise<T: Serialize + DeserializeOwned>(
             drop((writer, is_ready, answering));
             let signals = PassedOn::new().map_err(cannot)?;
             drop((held, ready));
-            let mut copy =
-                ProcessCopy { id: child, signals, answer: Some(answer.into()), answered: Vec::new() };
+            let mut copy = ProcessCopy {
+                id: child,
+                signals,
+                signaled: None,
+                answer: Some(answer.into()),
+                answered: Vec::new(),
+            };
             let ended = await_end(&mut copy, reader, running, limit, report);
             let answered = copy.take_answer();
             drop(copy);
@@ -137,6 +143,8 @@ pub fn supervise<T: Serialize + DeserializeOwned>(
                 // A signal that ends this process before it passes signals on is followed by that of its end.
                 let _ = File::from(is_ready).read(&mut [0]);
                 end_with(|| parent_id() == parent)?;
+                forget_watchdog();
+                interrupts::forget_flag();
                 drop(held);
                 if let Some(running) = running {
                     running.enter();
@@ -159,7 +167,7 @@ pub fn supervise<T: Serialize + DeserializeOwned>(
 }
 
 /// Most bytes of the answer of a copy.
-const MAX_ANSWER_BYTES: usize = 1 << 30;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 fn write_answer<T: Serialize>(answer: File, outcome: &Result<T>) -> Result<()> {
     let failed = |error: io::Error| Error::io("answering with the outcome of work", &error);
@@ -275,6 +283,8 @@ pub fn end_by(signal: c_int) -> u8 {
 struct ProcessCopy {
     id: Pid,
     signals: PassedOn,
+    /// The times of the first and of the last signal that was passed on.
+    signaled: Option<[Instant; 2]>,
     /// The pipe of its answer; `None` once all is read.
     answer: Option<File>,
     answered: Vec<u8>,
@@ -339,11 +349,20 @@ impl ProcessCopy {
             }
             for signal in self.signals.take() {
                 let _ = Signal::from_named_raw(signal).map(|signal| kill_process(self.id, signal));
+                let now = Instant::now();
+                self.signaled.get_or_insert([now; 2])[1] = now;
             }
             if self.has_ended() {
                 return true;
             }
         }
+    }
+
+    /// Whether a second signal has not ended it: a kernel may ignore signals, or block them.
+    fn ignores_signals(&self) -> bool {
+        const END: Duration = Duration::from_secs(2);
+        self.signaled
+            .is_some_and(|[first, last]| last - first > interrupts::SAME_SIGNAL && last.elapsed() > END)
     }
 
     /// Waits until it ends, or until one of its threads has ended or been stopped in a kernel, or exceeds the
@@ -366,11 +385,13 @@ impl ProcessCopy {
         if self.has_ended() {
             return None;
         }
-        let step = if black_box.is_some() { STEP } else { Duration::MAX };
         let (mut stops, mut busy) = (0, Vec::new());
         let stuck = loop {
-            if self.ends_within(step) {
+            if self.ends_within(STEP) {
                 return None;
+            }
+            if self.ignores_signals() {
+                let _ = kill_process(self.id, Signal::KILL);
             }
             let Some(black_box) = black_box else { continue };
             let with_state = |it: RunningThread| {

@@ -112,6 +112,11 @@ impl Drop for ProcessGroup {
     }
 }
 
+/// Makes a copy of a process forget the watchdog of that one: a kernel could tell it to end any processes.
+pub(crate) fn forget_watchdog() {
+    *WATCHDOG_PROCESS.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
 /// Tells the watchdog of this process something; starts it if there is none.
 fn with_watchdog(tell: impl Fn(&mut Watchdog) -> io::Result<()>) -> io::Result<()> {
     let mut watchdog = WATCHDOG_PROCESS.lock().unwrap_or_else(PoisonError::into_inner);

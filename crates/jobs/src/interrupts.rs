@@ -3,9 +3,9 @@
 use std::ffi::c_int;
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,8 @@ impl Handler {
             for origin in signals.forever() {
                 let is_of_parent = origin.process.is_some_and(|process| Pid::from_raw(process.pid) == parent);
                 let first = &mut first[usize::from(is_of_parent)];
-                match (FLAG.get(), &first) {
+                let flag = FLAG.lock().clone();
+                match (flag, &first) {
                     (Some(flag), None) => flag.store(true, Ordering::Relaxed),
                     (Some(_), Some(first)) if first.elapsed() <= SAME_SIGNAL => {}
                     _ => end(origin.signal),
@@ -89,9 +90,14 @@ pub(crate) fn release() -> bool {
     false
 }
 
+/// Makes a copy of a process forget the flag: the work of the copy does not look at it unless it asks for it.
+pub(crate) fn forget_flag() {
+    *FLAG.lock() = None;
+}
+
 /// A signal within this time of the first one from the same place is the same: `timeout` sends it to a
 /// process, and to its group.
-const SAME_SIGNAL: Duration = Duration::from_millis(500);
+pub(crate) const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 /// While it lives, these signals do not end the process, which passes them on to its child, and hears of the
 /// child's end.
@@ -119,13 +125,13 @@ impl PassedOn {
 }
 
 /// Set by the first signal, if the tool looks at it.
-static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+static FLAG: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
 
 /// A flag that is set by the first SIGINT, SIGTERM or SIGHUP, unless it is ignored. A second one, later than
 /// [`SAME_SIGNAL`], ends the process at once, as [`handle`] says. What is sent to a process group reaches the
 /// copy of a process twice, the second time from its parent: signals of the parent count by themselves.
 pub fn flag() -> Result<Arc<AtomicBool>> {
-    let interrupted = FLAG.get_or_init(Arc::default).clone();
+    let interrupted = FLAG.lock().get_or_insert_default().clone();
     if is_handled() {
         return Ok(interrupted);
     }

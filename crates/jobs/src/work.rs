@@ -68,7 +68,8 @@ impl Caller<'_> {
         let Some((_, confinement)) = &self.0 else { return Ok(()) };
         let mut confinement = confinement.clone();
         add(&mut confinement);
-        confinement.enter()?;
+        // The caller has no other way to hear of it than `Sandbox::Require`.
+        let _ = confinement.enter()?;
         // Landlock confines threads that are started from now on.
         interrupts::handle();
         Ok(())

@@ -241,7 +241,8 @@ def _stop_workers() -> None:
         except OSError:
             continue
         if is_child and b"\0worker\0run-module\0" in arguments:
-            os.kill(int(process.name), signal.SIGSTOP)
+            # The copy that runs the code is in its group.
+            os.killpg(int(process.name), signal.SIGSTOP)
 
 
 def test_a_call_that_does_not_end_is_ended() -> None:

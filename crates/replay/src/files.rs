@@ -61,7 +61,8 @@ impl Plan {
             FileContents::External { path, .. } => Some(resolve_path(path, remaps)),
             FileContents::Ranges { .. } | FileContents::Nothing | FileContents::Inline(_) => None,
         };
-        self.files().filter_map(path).collect()
+        // A capture could name a directory to read all of it.
+        self.files().filter_map(path).filter(|path| !path.is_dir()).collect()
     }
 }
 

@@ -53,9 +53,9 @@ const LEDGER: Added = (
     "the reference cannot write a ledger of a replay",
 );
 
-/// Additions of every tool that runs work: the watchdog, the files for profilers, the validator, and the
-/// flags with the names of environment variables.
-const OF_DEVICES: [&str; 10] = [
+/// Additions of every tool that runs work: the watchdog, the files for profilers, the confinement, the
+/// validator, and the flags with the names of environment variables.
+const OF_DEVICES: [&str; 15] = [
     "device_timeout",
     "perf_map",
     "rehal_kernel_record",
@@ -65,6 +65,11 @@ const OF_DEVICES: [&str; 10] = [
     "rehal_kernel_record_output",
     "rehal_kernel_record_report",
     "rehal_kernel_record_report_filename",
+    "sandbox",
+    "sandbox_core_dumps",
+    "sandbox_file_size",
+    "sandbox_memory",
+    "sandbox_threads",
     "vulkan_validate_spirv",
 ];
 

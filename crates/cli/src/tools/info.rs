@@ -12,6 +12,7 @@ use rehal::capture::CaptureFile;
 use rehal_base::Result;
 use rehal_devices::{CrashReports, DeviceOptions};
 use rehal_hal::DeviceGroup;
+use rehal_jobs::describe_confinement;
 use rehal_replay::FileRemap;
 
 use super::replay_flags::FILE_REMAP;
@@ -78,13 +79,16 @@ fn run(invocation: &Invocation) -> Result<()> {
         devices: devices::options(flags)?,
     };
     // Otherwise nothing of the capture runs.
+    let confinement = describe_confinement();
+    let report = || report(&options, invocation, &confinement);
     match options.load {
-        true => invocation.confined(&Reach::of_devices(&options.devices), || report(&options, invocation)),
-        false => report(&options, invocation),
+        true => invocation.confined(&Reach::of_devices(&options.devices), report),
+        false => report(),
     }
 }
 
-fn report(options: &Options, invocation: &Invocation) -> Result<()> {
+/// `confinement` is that of the code on this machine, which a confined process cannot ask for.
+fn report(options: &Options, invocation: &Invocation, confinement: &str) -> Result<()> {
     let path = &options.path;
     let capture = captures::open(path, &captures::options(true))?;
     capture.damage_with(&mut Progress::new("verifying").teller())?;
@@ -98,11 +102,11 @@ fn report(options: &Options, invocation: &Invocation) -> Result<()> {
         verdict.load(&capture, &devices, &options.file_remaps);
     }
     let subject = Subject { capture: Some(capture.bytes()), devices: Some(&devices) };
-    invocation.print(&Info::new(path, &capture, &survey, &verdict), options.format, subject)
+    invocation.print(&Info::new(path, &capture, &survey, &verdict, confinement), options.format, subject)
 }
 
 /// The report on a capture in each format, for the fuzzer.
 pub(super) fn reports(capture: &CaptureFile, devices: &DeviceGroup) -> Result<[String; 2]> {
     let (survey, verdict) = (capture.survey()?, capture.verdict(devices, &[]));
-    report::formats(&Info::new(Path::new("capture"), capture, &survey, &verdict))
+    report::formats(&Info::new(Path::new("capture"), capture, &survey, &verdict, ""))
 }

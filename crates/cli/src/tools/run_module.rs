@@ -19,6 +19,7 @@ use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS, values};
 use crate::program::{self, ResultOptions, ResultRow, Results};
 use crate::report::{FailureError, Subject};
+use crate::sandbox::is_said;
 use crate::{Invocation, Operands, Tool, advice, devices, output};
 
 /// See the [module](self).
@@ -108,7 +109,9 @@ pub(super) fn serve(invocation: &Invocation, worker: &Worker) -> Result<()> {
     let served = served.and_then(|()| invocation.confined(&options.program.reach(), serve));
     served.inspect_err(|error| {
         // If no process listens, the exit status tells.
-        let _ = worker.answer(&FailureError::new(error));
+        if !is_said(error) {
+            let _ = worker.answer(&FailureError::new(error));
+        }
     })
 }
 

@@ -21,7 +21,7 @@ use crate::output_file::OutputFile;
 use crate::profiling::{self, PROFILING};
 use crate::progress::Progress;
 use crate::report::{FailureError, Subject};
-use crate::sandbox::Reach;
+use crate::sandbox::{Reach, is_said};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
@@ -129,7 +129,9 @@ pub(super) fn serve(invocation: &Invocation, worker: &Worker) -> Result<()> {
     let dialogue = Dialogue::new(worker.request::<ReplayQuestions>().map_err(io)?, reply);
     run_with(invocation, Some(dialogue)).inspect_err(|error| {
         // If no process listens, the exit status tells.
-        let _ = worker.answer(&FailureError::new(error));
+        if !is_said(error) {
+            let _ = worker.answer(&FailureError::new(error));
+        }
     })
 }
 

@@ -1,15 +1,23 @@
 //! Hostile kernels: they can do nothing beyond their process, which ends with the tool.
 
+use std::io::Read;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::parameters::external_archive;
 use crate::common::{Ran, Scratch, capture, command, fixture, path_of, ran, record_add, run, write_kernel};
 
 const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
 
 /// The loop of a kernel that adds, and before that returns the number of what it can do and should not.
 pub const PROBE: &str = include_str!("confinement/probe.c");
+
+/// Defines a call of the system with three arguments.
+const CALL: &str = "#define CALL(n, a, b, c) ({ long r; __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"((long)(n)), \
+    \"D\"((long)(a)), \"S\"((long)(b)), \"d\"((long)(c)) : \"rcx\", \"r11\", \"memory\"); r; })\n";
 
 /// A directory with the source of a kernel with this body, and the flag that replaces the captured one by it.
 fn kernel(body: &str) -> (Scratch, String, String) {
@@ -98,6 +106,57 @@ fn a_captured_kernel_can_do_nothing_but_compute() {
     }
 }
 
+/// Without it, an output that Landlock takes no rule for leaves the files of the user open, and one that the
+/// user has opened cannot be written.
+#[test]
+fn outputs_that_are_open_are_written_and_confined() {
+    let file = Scratch::new();
+    let path = record_add(&file, &format!("{}{PROBE}", victim(&file)), 4);
+    for to in ["> >(cat > piped)", "| cat > piped", "> piped"] {
+        for name in ["/dev/stdout", "/dev/fd/1", "-"] {
+            let scratch = Scratch::new();
+            let script = format!(
+                "set -o pipefail; {:?} slice --sandbox=require --device=local-sync '--function=*' -o {name} {path} {to}; \
+                 code=$?; wait; exit $code",
+                path_of("rehal")
+            );
+            let mut shell = Command::new("bash");
+            let ran = ran(shell.args(["-c", &script]).current_dir(scratch.path("")).output().unwrap());
+            assert!(ran.status == Some(0) && !ran.stderr.contains("returned"), "{to} {name}: {ran:?}");
+            let sliced = scratch.path("piped");
+            let replayed = confined(&["rehal", "info", sliced.to_str().unwrap()], "local-sync");
+            assert!(replayed.status == Some(0), "{to} {name}: {replayed:?}");
+        }
+    }
+}
+
+/// A parameter archive could name a directory to read all of it.
+#[test]
+fn a_directory_that_an_archive_names_is_not_read() {
+    let file = Scratch::new();
+    let probe = format!(
+        "{}
+{PROBE}",
+        victim(&file)
+    );
+    let (scratch, _, source) = kernel(&probe);
+    let archive = external_archive(&scratch.path("a.irpa"), file.path("").to_str().unwrap());
+    let ran = confined(
+        &[
+            "iree-run-module",
+            &format!("--module={}", fixture("modules/add4.vmfb")),
+            &format!("--parameters=model={archive}"),
+            &format!("--executable_substitution={FUNCTION}={source}"),
+            "--function=add",
+            "--input=4xf32=1",
+            "--input=4xf32=2",
+            "--expected_output=4xf32=3 3 3 3",
+        ],
+        "local-sync",
+    );
+    assert!(ran.status == Some(0) && !ran.stderr.contains("returned"), "{ran:?}");
+}
+
 /// The processes whose working directory is this one.
 fn processes_in(directory: &Path) -> usize {
     let own = std::fs::canonicalize(directory).unwrap();
@@ -107,8 +166,6 @@ fn processes_in(directory: &Path) -> usize {
 
 #[test]
 fn nothing_of_a_hostile_kernel_outlives_its_tool() {
-    const CALL: &str = "#define CALL(n, a, b, c) ({ long r; __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"((long)(n)), \
-        \"D\"((long)(a)), \"S\"((long)(b)), \"d\"((long)(c)) : \"rcx\", \"r11\", \"memory\"); r; })\n";
     let named = "add_dispatch_0_elementwise_4_f32";
     let path = capture("add4.add.local-sync");
     for (what, body, expected) in [
@@ -160,6 +217,33 @@ fn nothing_of_a_hostile_kernel_outlives_its_tool() {
         }
         assert_eq!(std::fs::read_dir(scratch.path("")).unwrap().count(), 0, "{what}");
     }
+}
+
+/// Without it, only SIGKILL ends the tool.
+#[test]
+fn a_second_signal_ends_a_kernel_that_ignores_signals() {
+    let ignores = "for (int s = 1; s < 32; ++s) { long a[4] = {1, 0, 0, 0}; register long n __asm__(\"r10\") = 8; long r; \
+        __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(13L), \"D\"((long)s), \"S\"(a), \"d\"(0L), \"r\"(n) : \"rcx\", \"r11\", \"memory\"); } \
+        char c = 'x'; CALL(1, 1, &c, 1); for (volatile int q = 0;; ++q) ; binding_2[i] = 0;";
+    let (_sources, replacement, _) = kernel(&format!("\n{CALL}{ignores}"));
+    let mut tool = command("rehal");
+    tool.args([
+        "run",
+        "--sandbox=require",
+        "--device=local-sync",
+        &replacement,
+        &capture("add4.add.local-sync"),
+    ]);
+    let mut tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    tool.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let process = Pid::from_child(&tool);
+    kill_process(process, Signal::TERM).unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(tool.try_wait().unwrap(), None);
+    kill_process(process, Signal::TERM).unwrap();
+    let begun = Instant::now();
+    let ran = ran(tool.wait_with_output().unwrap());
+    assert!(begun.elapsed() < Duration::from_secs(30) && ran.status != Some(0), "{ran:?}");
 }
 
 #[test]

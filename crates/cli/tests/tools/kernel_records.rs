@@ -521,7 +521,13 @@ fn hostile_descriptors_are_errors() {
         std::fs::remove_file(&file).unwrap();
         assert!(refused(&["--verify"], &path).contains(file.to_str().unwrap()), "{key}");
         std::fs::create_dir(&file).unwrap();
-        assert!(refused(&["--verify"], &path).contains("not a regular file"), "{key}");
+        // A confined process does not open a directory that a record names.
+        let refused = refused(&["--verify"], &path);
+        assert!(
+            refused.contains(file.to_str().unwrap())
+                && (refused.contains("not a regular file") || key == "RecordOutput"),
+            "{key}"
+        );
         std::fs::remove_dir(&file).unwrap();
         std::fs::write(&file, &bytes).unwrap();
     }

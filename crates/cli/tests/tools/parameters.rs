@@ -88,7 +88,7 @@ fn fail_after_output(words: &[&str]) -> String {
 }
 
 /// An archive that names the data of `model.irpa` by `path`.
-fn external_archive(at: &Path, path: &str) -> String {
+pub fn external_archive(at: &Path, path: &str) -> String {
     let mut index = Index::new();
     index.add_file(fixture("params/model.irpa").as_ref(), FileMode::File).unwrap();
     let mut archive = Archive::new();

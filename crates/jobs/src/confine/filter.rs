@@ -1,16 +1,10 @@
 //! The filter of system calls: those that are not listed fail, as if the kernel did not have them.
 
 use std::collections::BTreeMap;
-use std::env::consts::ARCH;
 
 use libc::c_long;
 use rehal_base::Result;
-use seccompiler::SeccompCmpArgLen::{Dword, Qword};
-use seccompiler::SeccompCmpOp::{Eq, MaskedEq};
-use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule,
-    apply_filter_all_threads,
-};
+use seccompiler::{BpfProgram, apply_filter_all_threads, sock_filter};
 
 use super::cannot;
 
@@ -23,7 +17,7 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_membarrier, libc::SYS_memfd_create, libc::SYS_mbind, libc::SYS_get_mempolicy,
     libc::SYS_set_mempolicy,
     // Files.
-    libc::SYS_openat, libc::SYS_close, libc::SYS_close_range, libc::SYS_read, libc::SYS_readv,
+    libc::SYS_close, libc::SYS_close_range, libc::SYS_read, libc::SYS_readv,
     libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2, libc::SYS_write, libc::SYS_writev,
     libc::SYS_pwrite64, libc::SYS_pwritev, libc::SYS_pwritev2, libc::SYS_lseek, libc::SYS_fstat,
     libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_fstatfs, libc::SYS_faccessat, libc::SYS_faccessat2,
@@ -42,7 +36,8 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_sched_getaffinity, libc::SYS_sched_getparam, libc::SYS_sched_getscheduler,
     libc::SYS_sched_get_priority_max, libc::SYS_sched_get_priority_min, libc::SYS_getcpu,
     libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_rt_sigpending,
-    libc::SYS_setitimer, libc::SYS_getitimer, libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait, libc::SYS_sigaltstack, libc::SYS_restart_syscall,
+    libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait, libc::SYS_sigaltstack, libc::SYS_restart_syscall,
+    libc::SYS_setitimer, libc::SYS_getitimer,
     // What the process knows of itself and the machine.
     libc::SYS_getpid, libc::SYS_getppid, libc::SYS_gettid, libc::SYS_getuid, libc::SYS_geteuid,
     libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getpgid, libc::SYS_getsid, libc::SYS_getpriority,
@@ -53,7 +48,7 @@ const ALLOWED: &[c_long] = &[
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const OF_PROCESSOR: &[c_long] = &[
-    libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink,
+    libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink,
     libc::SYS_getdents, libc::SYS_dup2, libc::SYS_pipe, libc::SYS_poll, libc::SYS_select,
     libc::SYS_epoll_create, libc::SYS_epoll_wait, libc::SYS_time, libc::SYS_getpgrp, libc::SYS_getrlimit,
     libc::SYS_arch_prctl, libc::SYS_pause, libc::SYS_alarm,
@@ -84,7 +79,8 @@ const CONTROLS: [i32; 15] = [
 ];
 
 /// Operations of ioctl(2): questions. Others put words into the terminal of the user.
-const QUESTIONS: [u64; 4] = [libc::TCGETS, libc::TIOCGWINSZ, libc::FIONREAD, libc::FIOCLEX];
+const QUESTIONS: [i32; 4] =
+    [libc::TCGETS as i32, libc::TIOCGWINSZ as i32, libc::FIONREAD as i32, libc::FIOCLEX as i32];
 
 /// Operations of prctl(2): names.
 const NAMINGS: [i32; 3] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VMA];
@@ -92,76 +88,244 @@ const NAMINGS: [i32; 3] = [libc::PR_SET_NAME, libc::PR_GET_NAME, libc::PR_SET_VM
 /// Applies the filter to this process. `controls_devices` says that a driver calls ioctl(2) on its device
 /// files, and `changes_names` that files may be created.
 pub(super) fn apply(controls_devices: bool, changes_names: bool) -> Result<()> {
-    let making = |error| cannot("making a filter of system calls", error);
-    // The last one denies to apply more.
-    let programs = [traps(rehal_crash::answer_metadata()), program(controls_devices, changes_names)];
-    for program in programs {
-        let program = program.map_err(making)?;
-        // Without rules, there is none.
-        if !program.is_empty() {
-            apply_filter_all_threads(&program)
-                .map_err(|error| cannot("applying a filter of system calls", error))?;
+    let rules = rules(controls_devices, changes_names, rehal_crash::answer_metadata());
+    apply_filter_all_threads(&program(&rules))
+        .map_err(|error| cannot("applying a filter of system calls", error))
+}
+
+/// The decision about a system call that is listed.
+enum Rule {
+    Allowed,
+    /// A handler of this process answers.
+    Trapped,
+    /// It is allowed if one of these is true of its arguments: all its conditions.
+    If(Vec<Vec<Condition>>),
+    /// It is allowed unless the lower half of this argument is one of these.
+    Unless(u8, Vec<u32>),
+}
+
+/// A condition of an argument, by its index.
+enum Condition {
+    /// Its lower half is this.
+    Is(u8, u32),
+    /// Of its lower half, the bits of the first number are those of the second.
+    Has(u8, u32, u32),
+    Null(u8),
+}
+
+fn rules(controls_devices: bool, changes_names: bool, trapped: &[c_long]) -> BTreeMap<c_long, Rule> {
+    let one_of = |index, values: &[i32]| {
+        Rule::If(values.iter().map(|value| vec![Condition::Is(index, *value as u32)]).collect())
+    };
+    let all = |conditions: Vec<Condition>| Rule::If(vec![conditions]);
+    let mut rules: BTreeMap<c_long, Rule> = BTreeMap::new();
+    rules.extend(ALLOWED.iter().chain(OF_PROCESSOR).map(|call| (*call, Rule::Allowed)));
+    if changes_names {
+        rules.extend(NAMES.iter().chain(OLD_NAMES).map(|call| (*call, Rule::Allowed)));
+    }
+    rules.extend(trapped.iter().map(|call| (*call, Rule::Trapped)));
+    rules.insert(libc::SYS_fcntl, one_of(1, &CONTROLS));
+    rules.insert(libc::SYS_prctl, one_of(0, &NAMINGS));
+    rules.insert(
+        libc::SYS_ioctl,
+        match controls_devices {
+            // Of terminals, which are open: those that put words into them, or make them another thing.
+            true => {
+                Rule::Unless(1, [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD].map(|it| it as u32).to_vec())
+            }
+            false => one_of(1, &QUESTIONS),
+        },
+    );
+    // A thread, and not a process; the flags of clone3(2) are in memory, where a filter does not see them.
+    let thread = libc::CLONE_THREAD as u32;
+    rules.insert(libc::SYS_clone, all(vec![Condition::Has(0, thread, thread)]));
+    let own = std::process::id();
+    rules.insert(libc::SYS_kill, all(vec![Condition::Is(0, own)]));
+    rules.insert(libc::SYS_tgkill, all(vec![Condition::Is(0, own)]));
+    rules.insert(libc::SYS_sched_setaffinity, all(vec![Condition::Is(0, 0)]));
+    // Without new limits, and without a destination: sockets that are open are connected.
+    rules.insert(libc::SYS_prlimit64, all(vec![Condition::Null(2)]));
+    rules.insert(libc::SYS_sendto, all(vec![Condition::Null(4)]));
+    // A descriptor of a path is one of any file: Landlock does not decide about it, and fstat(2) takes it.
+    let opens = |flags| all(vec![Condition::Has(flags, libc::O_PATH as u32, 0)]);
+    rules.insert(libc::SYS_openat, opens(2));
+    #[cfg(target_arch = "x86_64")]
+    rules.insert(libc::SYS_open, opens(1));
+    rules.insert(libc::SYS_recvfrom, Rule::Allowed);
+    let stream = Condition::Has(1, 0xf, libc::SOCK_STREAM as u32);
+    rules.insert(libc::SYS_socketpair, all(vec![Condition::Is(0, libc::AF_UNIX as u32), stream]));
+    rules
+}
+
+/// The code that loads a word of `seccomp_data` (linux/seccomp.h): 0 is the number of the call, 4 the
+/// processor,
+/// and arguments of 8 bytes begin at 16.
+const LOAD: u16 = 0x20;
+const AND: u16 = 0x54;
+const EQUAL: u16 = 0x15;
+const AT_LEAST: u16 = 0x35;
+const RETURN: u16 = 0x06;
+
+#[cfg(target_arch = "x86_64")]
+const PROCESSOR: u32 = 0xc000_003e;
+#[cfg(not(target_arch = "x86_64"))]
+const PROCESSOR: u32 = 0xc000_00b7;
+
+/// The values that the program returns (linux/seccomp.h).
+const KILL: u32 = 0x8000_0000;
+const TRAP: u32 = 0x0003_0000;
+const MISSING: u32 = 0x0005_0000 | libc::ENOSYS as u32;
+const ALLOW: u32 = 0x7fff_0000;
+
+fn instruction(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}
+
+/// Loads the lower half of an argument, 0, or the upper one, 1.
+fn argument(index: u8, half: u32) -> sock_filter {
+    instruction(LOAD, 16 + 8 * u32::from(index) + 4 * half, 0, 0)
+}
+
+/// The program, which takes neighbouring calls together. The crate's own is four times as long, and the
+/// kernel
+/// runs it for each call when it is applied, so that those which are always allowed cost nothing later.
+fn program(rules: &BTreeMap<c_long, Rule>) -> BpfProgram {
+    let load = |at| instruction(LOAD, at, 0, 0);
+    let returned = |value| instruction(RETURN, value, 0, 0);
+    let mut program = vec![load(4), instruction(EQUAL, PROCESSOR, 1, 0), returned(KILL), load(0)];
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for (call, rule) in rules {
+        let call = *call as u32;
+        match rule {
+            Rule::Trapped => program.extend([instruction(EQUAL, call, 0, 1), returned(TRAP)]),
+            Rule::If(any) => {
+                let body: Vec<_> =
+                    any.iter().flat_map(|all| checked(all)).chain([returned(MISSING)]).collect();
+                program.push(instruction(EQUAL, call, 0, body.len() as u8));
+                program.extend(body);
+            }
+            Rule::Unless(index, values) => {
+                let denied = values.iter().flat_map(|it| [instruction(EQUAL, *it, 0, 1), returned(MISSING)]);
+                let body: Vec<_> =
+                    [argument(*index, 0)].into_iter().chain(denied).chain([returned(ALLOW)]).collect();
+                program.push(instruction(EQUAL, call, 0, body.len() as u8));
+                program.extend(body);
+            }
+            Rule::Allowed => match ranges.last_mut() {
+                Some((_, end)) if *end == call => *end += 1,
+                _ => ranges.push((call, call + 1)),
+            },
         }
     }
-    Ok(())
+    for (begin, end) in ranges {
+        program.extend([
+            instruction(AT_LEAST, end, 3, 0),
+            instruction(AT_LEAST, begin, 0, 1),
+            returned(ALLOW),
+            returned(MISSING),
+        ]);
+    }
+    program.push(returned(MISSING));
+    program
 }
 
-/// The filter that traps some of the calls that the other one allows.
-fn traps(calls: &[c_long]) -> Result<BpfProgram, BackendError> {
-    if calls.is_empty() {
-        return Ok(BpfProgram::new());
+/// Instructions that allow a call if all conditions hold, and otherwise continue after them.
+fn checked(all: &[Condition]) -> Vec<sock_filter> {
+    let equal = |value| instruction(EQUAL, value, 0, 0);
+    let mut checked: Vec<_> = all
+        .iter()
+        .flat_map(|condition| match *condition {
+            Condition::Is(index, value) => vec![argument(index, 0), equal(value)],
+            Condition::Has(index, mask, value) => {
+                vec![argument(index, 0), instruction(AND, mask, 0, 0), equal(value)]
+            }
+            Condition::Null(index) => vec![argument(index, 0), equal(0), argument(index, 1), equal(0)],
+        })
+        .chain([instruction(RETURN, ALLOW, 0, 0)])
+        .collect();
+    let count = checked.len();
+    for (at, instruction) in checked.iter_mut().enumerate().filter(|(_, it)| it.code == EQUAL) {
+        instruction.jf = (count - at - 1) as u8;
     }
-    let rules = calls.iter().map(|call| (*call, Vec::new())).collect();
-    SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Trap, ARCH.try_into()?)?.try_into()
-}
-
-fn program(controls_devices: bool, changes_names: bool) -> Result<BpfProgram, BackendError> {
-    let condition =
-        |index, length, operator, value: u64| SeccompCondition::new(index, length, operator, value);
-    let one_of = |index, values: &mut dyn Iterator<Item = u64>| {
-        values
-            .map(|value| SeccompRule::new(vec![condition(index, Dword, Eq, value)?]))
-            .collect::<Result<Vec<_>, BackendError>>()
-    };
-    let is = |index, value: u64| {
-        Ok::<_, BackendError>(vec![SeccompRule::new(vec![condition(index, Dword, Eq, value)?])?])
-    };
-    let own = u64::from(std::process::id());
-    let mut rules: BTreeMap<c_long, Vec<SeccompRule>> = BTreeMap::new();
-    rules.extend(ALLOWED.iter().chain(OF_PROCESSOR).map(|call| (*call, Vec::new())));
-    if changes_names {
-        rules.extend(NAMES.iter().chain(OLD_NAMES).map(|call| (*call, Vec::new())));
-    }
-    rules.insert(libc::SYS_fcntl, one_of(1, &mut CONTROLS.iter().map(|it| *it as u64))?);
-    rules.insert(libc::SYS_prctl, one_of(0, &mut NAMINGS.iter().map(|it| *it as u64))?);
-    match controls_devices {
-        true => rules.insert(libc::SYS_ioctl, Vec::new()),
-        false => rules.insert(libc::SYS_ioctl, one_of(1, &mut QUESTIONS.into_iter())?),
-    };
-    // A thread, and not a process; the flags of clone3(2) are in memory, where a filter does not see them.
-    let thread = libc::CLONE_THREAD as u64;
-    let thread = SeccompRule::new(vec![condition(0, Qword, MaskedEq(thread), thread)?])?;
-    rules.insert(libc::SYS_clone, vec![thread]);
-    for call in [libc::SYS_kill, libc::SYS_tgkill] {
-        rules.insert(call, is(0, own)?);
-    }
-    rules.insert(libc::SYS_sched_setaffinity, is(0, 0)?);
-    // Without new limits, and without a destination: sockets that are open are connected.
-    let null = |index| Ok::<_, BackendError>(vec![SeccompRule::new(vec![condition(index, Qword, Eq, 0)?])?]);
-    rules.insert(libc::SYS_prlimit64, null(2)?);
-    rules.insert(libc::SYS_sendto, null(4)?);
-    rules.insert(libc::SYS_recvfrom, Vec::new());
-    let pair = vec![
-        condition(0, Dword, Eq, libc::AF_UNIX as u64)?,
-        condition(1, Dword, MaskedEq(0xf), libc::SOCK_STREAM as u64)?,
-    ];
-    rules.insert(libc::SYS_socketpair, vec![SeccompRule::new(pair)?]);
-    let missing = SeccompAction::Errno(libc::ENOSYS as u32);
-    SeccompFilter::new(rules, missing, SeccompAction::Allow, ARCH.try_into()?)?.try_into()
+    checked
 }
 
 /// Whether the system has filters, which containers may deny.
 pub(super) fn is_available() -> bool {
     std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail")
         .is_ok_and(|actions| actions.contains("errno"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value that a program returns for a call with these arguments.
+    fn run(program: &[sock_filter], call: u32, arguments: [u64; 6]) -> u32 {
+        let mut at = 0;
+        let mut value = 0;
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at];
+            at += 1;
+            match code {
+                LOAD if k == 0 => value = call,
+                LOAD if k == 4 => value = PROCESSOR,
+                LOAD => value = (arguments[(k as usize - 16) / 8] >> (8 * (k % 8))) as u32,
+                AND => value &= k,
+                EQUAL => at += usize::from(if value == k { jt } else { jf }),
+                AT_LEAST => at += usize::from(if value >= k { jt } else { jf }),
+                RETURN => return k,
+                _ => panic!("instruction {code:#x}"),
+            }
+        }
+    }
+
+    /// Without it, a call may be decided by the rule of its neighbour, or by another argument.
+    #[test]
+    fn each_call_has_its_decision() {
+        let trapped = [libc::SYS_stat, libc::SYS_newfstatat];
+        for (controls, names) in [(false, false), (true, true)] {
+            let rules = rules(controls, names, &trapped);
+            let program = program(&rules);
+            for call in (0..1000).chain([0x4000_0000, u32::MAX]) {
+                let decided = run(&program, call, [u64::MAX; 6]);
+                let expected = match rules.get(&c_long::from(call as i32)) {
+                    Some(Rule::Allowed) => ALLOW,
+                    Some(Rule::Trapped) => TRAP,
+                    Some(Rule::If(_)) if call == libc::SYS_clone as u32 => ALLOW,
+                    Some(Rule::Unless(..)) => ALLOW,
+                    Some(Rule::If(_)) | None => MISSING,
+                };
+                assert_eq!(decided, expected, "{call}");
+            }
+        }
+        let devices = program(&rules(true, false, &trapped));
+        for (operation, expected) in
+            [(libc::TIOCSTI, MISSING), (libc::TIOCSETD, MISSING), (libc::TCGETS, ALLOW)]
+        {
+            assert_eq!(run(&devices, libc::SYS_ioctl as u32, [0, operation, 0, 0, 0, 0]), expected);
+        }
+        let program = program(&rules(false, false, &trapped));
+        let run = |call: c_long, arguments: [u64; 6]| run(&program, call as u32, arguments);
+        let own = u64::from(std::process::id());
+        for (call, arguments, expected) in [
+            (libc::SYS_fcntl, [9, libc::F_DUPFD_CLOEXEC as u64, 0, 0, 0, 0], ALLOW),
+            (libc::SYS_fcntl, [libc::F_DUPFD_CLOEXEC as u64, 8, 0, 0, 0, 0], MISSING),
+            (libc::SYS_kill, [own, 9, 0, 0, 0, 0], ALLOW),
+            (libc::SYS_kill, [own + 1, 9, 0, 0, 0, 0], MISSING),
+            (libc::SYS_clone, [17, 0, 0, 0, 0, 0], MISSING),
+            (libc::SYS_prlimit64, [0, 7, 0, 1, 0, 0], ALLOW),
+            (libc::SYS_prlimit64, [0, 7, 1 << 32, 0, 0, 0], MISSING),
+            (libc::SYS_sendto, [1, 1, 1, 1, 0, 1], ALLOW),
+            (libc::SYS_socketpair, [1, libc::SOCK_STREAM as u64 | 0x80000, 0, 0, 0, 0], ALLOW),
+            (libc::SYS_socketpair, [1, libc::SOCK_DGRAM as u64, 0, 0, 0, 0], MISSING),
+            (libc::SYS_socketpair, [2, libc::SOCK_STREAM as u64, 0, 0, 0, 0], MISSING),
+            (libc::SYS_openat, [1, 1, libc::O_CLOEXEC as u64, 0, 0, 0], ALLOW),
+            (libc::SYS_openat, [1, 1, libc::O_PATH as u64, 0, 0, 0], MISSING),
+            (libc::SYS_ioctl, [0, libc::TIOCGWINSZ, 0, 0, 0, 0], ALLOW),
+            (libc::SYS_ioctl, [0, libc::TIOCSTI, 0, 0, 0, 0], MISSING),
+        ] {
+            assert_eq!(run(call, arguments), expected, "{call} {arguments:?}");
+        }
+    }
 }

@@ -1,11 +1,14 @@
-"""Bytes of a replay, which another process wrote into memory that both share."""
+"""Bytes of a replay, which another process wrote into a file that both share."""
 
 from __future__ import annotations
 
-import fcntl
+import atexit
+import contextlib
 import math
 import mmap
 import os
+import shutil
+import tempfile
 import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -17,17 +20,31 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-#: No process can shrink memory with these seals under a view.
-_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+_directories: dict[int, str] = {}
+
+
+def shared_directory() -> str:
+    """The directory of shared files of this process, which its workers find by a variable. A confined worker
+    cannot open the memory of this process by way of its descriptors."""
+    process = os.getpid()
+    if process not in _directories:
+        directory = tempfile.mkdtemp(prefix="rehal-python-")
+        _directories[process] = directory
+        atexit.register(_remove, process, directory)
+    os.environ["REHAL_SHARED_DIRECTORY"] = _directories[process]
+    return _directories[process]
+
+
+def _remove(process: int, directory: str) -> None:
+    if process == os.getpid():
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 class SharedMemory:
-    """Memory that the process of a replay writes, and which is mapped here afterwards."""
+    """A file that the process of a replay writes, and that is read here afterwards."""
 
-    def __init__(self) -> None:
-        self._fd = os.memfd_create("rehal", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        #: A path that every process of this user can open.
-        self.path = f"/proc/{os.getpid()}/fd/{self._fd}"
+    def __init__(self, suffix: str = "") -> None:
+        self._fd, self.path = tempfile.mkstemp(suffix, dir=shared_directory())
 
     def write(self, *parts: Any) -> None:
         with open(self._fd, "wb", closefd=False) as file:
@@ -35,15 +52,21 @@ class SharedMemory:
                 file.write(part)
 
     def map(self, length: int = -1) -> mmap.mmap | None:
-        """Maps it for this process alone: what is changed here is not seen elsewhere."""
-        fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, _SEALS)
+        """Its bytes. Mapping it would let its writer, which may be a hostile kernel, cut it under a view."""
         length = os.fstat(self._fd).st_size if length < 0 else length
         if length == 0:
             return None
-        return mmap.mmap(self._fd, length, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        memory = mmap.mmap(-1, length)
+        with open(self._fd, "rb", closefd=False) as file:
+            file.seek(0)
+            if file.readinto(memory) != length:
+                raise Error("DATA_LOSS", "a file that a worker shares is too short", [], "run it again")
+        return memory
 
     def close(self) -> None:
         os.close(self._fd)
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
 
 
 class Buffer(_rehal.Exporter):

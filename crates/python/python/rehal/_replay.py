@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, SupportsIndex, Union
 
 from . import _rehal, _tool
-from ._buffers import Buffer, SharedMemory
+from ._buffers import Buffer, SharedMemory, shared_directory
 from ._errors import Error
 
 Isolation = Literal["process", "none"]
@@ -290,6 +290,8 @@ def converse(
     """A worker of the tool, which asks. The timeout is that of the whole, with the answers, or of what
     follows each answer."""
     text = json.dumps(request)
+    # The worker confines itself at its start.
+    shared_directory()
     return Conversation(
         _rehal.Conversation.with_worker(_tool.binary(), arguments, text, timeout, is_whole), arguments[0]
     )
@@ -305,7 +307,11 @@ def _replaced(
         memory = SharedMemory()
         memory.write(bytes(chosen))
         return {"replace": {"path": memory.path, "format": None}}, memory
-    return {"replace": {"path": os.path.abspath(chosen), "format": None}}, None
+    # A worker that is confined cannot open a file that was not named at its start.
+    memory = SharedMemory(os.path.splitext(os.fspath(chosen))[1])
+    with open(chosen, "rb") as file:
+        memory.write(file.read())
+    return {"replace": {"path": memory.path, "format": None}}, memory
 
 
 def replay(

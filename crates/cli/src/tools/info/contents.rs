@@ -8,7 +8,6 @@ use rehal::capture::{
 };
 use rehal_base::Error;
 use rehal_capture::{ChecksumState, Damage, Tear, Version};
-use rehal_jobs::describe_confinement;
 use serde::{Serialize, Serializer};
 
 use crate::advice;
@@ -84,7 +83,7 @@ pub(super) struct Replayability<'a> {
     pub reasons: &'a [Error],
     pub warnings: &'a [String],
     /// The confinement of its code on this machine, in words.
-    pub confinement: String,
+    pub confinement: &'a str,
 }
 
 impl<'a> Info<'a> {
@@ -93,6 +92,7 @@ impl<'a> Info<'a> {
         capture: &'a CaptureFile,
         survey: &'a Survey,
         verdict: &'a Verdict,
+        confinement: &'a str,
     ) -> Self {
         let mut contents = Contents::from_survey(path, capture, survey);
         for it in &mut contents.external_files {
@@ -104,7 +104,7 @@ impl<'a> Info<'a> {
             executables_loaded: verdict.is_loaded,
             reasons: &verdict.reasons,
             warnings: &verdict.warnings,
-            confinement: describe_confinement(),
+            confinement,
         };
         Self { contents, replay }
     }

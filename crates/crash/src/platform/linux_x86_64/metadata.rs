@@ -76,7 +76,7 @@ unsafe fn by_path([directory, path, flags]: [i64; 3], to: i64) -> i64 {
     let raw = |result: c_long| if result == -1 { -i64::from(errno()) } else { result };
     // SAFETY: as above; the system checks the pointers.
     unsafe {
-        if flags & libc::AT_EMPTY_PATH as i64 != 0 && *(path as *const c_char) == 0 {
+        if flags & libc::AT_EMPTY_PATH as i64 != 0 && (path == 0 || *(path as *const c_char) == 0) {
             return raw(libc::syscall(libc::SYS_fstat, directory, to));
         }
         let follows = if flags & libc::AT_SYMLINK_NOFOLLOW as i64 == 0 { 0 } else { libc::O_NOFOLLOW };
