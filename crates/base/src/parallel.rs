@@ -16,6 +16,7 @@ fn lock() -> MutexGuard<'static, Owned> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Asks the system for the id of the process, which costs more than small work.
 fn pool() -> Option<&'static ThreadPool> {
     let mut pool = lock();
     let process = std::process::id();
@@ -39,7 +40,7 @@ pub fn thread_count() -> usize {
 
 /// Calls `perform` for each item, in any order; the results are in the order of the items.
 pub fn map<T: Send, R: Send>(items: Vec<T>, perform: impl Fn(T) -> R + Send + Sync) -> Vec<R> {
-    match pool().filter(|_| items.len() > 1) {
+    match (items.len() > 1).then(pool).flatten() {
         Some(pool) => pool.install(|| items.into_par_iter().map(perform).collect()),
         None => items.into_iter().map(perform).collect(),
     }
@@ -57,7 +58,7 @@ pub fn join<A: Send, B: Send>(first: impl FnOnce() -> A + Send, second: impl FnO
 pub fn hash(hasher: &mut blake3::Hasher, bytes: &[u8]) {
     // Below it, waking a thread takes as long as it saves.
     const PARALLEL_BYTES: usize = 512 << 10;
-    match pool().filter(|_| bytes.len() >= PARALLEL_BYTES) {
+    match (bytes.len() >= PARALLEL_BYTES).then(pool).flatten() {
         Some(pool) => {
             pool.install(|| hasher.update_rayon(bytes));
         }
