@@ -665,7 +665,7 @@ void rehal_report_free(rehal_report_t* report);
 typedef uint32_t rehal_isolation_t;
 /* In a process of the program `rehal`, which is found beside this library, in PATH, or by REHAL_BINARY: a
  * kernel that crashes or ends its process is an error with the name of its function, REHAL_STATUS_ABORTED; one
- * that never ends is REHAL_STATUS_DEADLINE_EXCEEDED, if there is a longest time. */
+ * that never ends is REHAL_STATUS_DEADLINE_EXCEEDED. */
 #define REHAL_ISOLATION_PROCESS 0
 /* In this process, which such a kernel ends. */
 #define REHAL_ISOLATION_NONE 1
@@ -681,6 +681,9 @@ typedef struct rehal_isolation_options_t {
   rehal_string_t program;
   /* The longest time of the process; 0 for no limit. */
   uint64_t max_time_ns;
+  /* The longest time of the process without progress, such as that of one kernel; 0 for 60 s, UINT64_MAX for no
+   * limit. */
+  uint64_t progress_time_ns;
 } rehal_isolation_options_t;
 
 typedef struct rehal_run_options_t {

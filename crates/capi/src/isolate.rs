@@ -22,6 +22,7 @@ pub struct rehal_isolation_options_t {
     pub isolation: rehal_isolation_t,
     pub program: rehal_string_t,
     pub max_time_ns: u64,
+    pub progress_time_ns: u64,
 }
 
 sized_struct!(rehal_isolation_options_t);
@@ -40,6 +41,11 @@ pub unsafe fn work_options(given: *const rehal_isolation_options_t) -> Result<Wo
         };
         made.program = given.program.given().map(|it| it.path()).transpose()?;
         made.time = (given.max_time_ns != 0).then(|| Duration::from_nanos(given.max_time_ns));
+        made.progress_time = match given.progress_time_ns {
+            0 => None,
+            u64::MAX => Some(Duration::ZERO),
+            given => Some(Duration::from_nanos(given)),
+        };
     }
     if made.isolation == Isolation::None {
         threads_start();

@@ -72,6 +72,13 @@ int main(int argc, char** argv) {
       expect_error(rehal_kernel_compare(plan, rehal_string(function), &replacement, &compare, &report),
                    expected[kernel].code, expected[kernel].part, function);
     }
+    if (expected[kernel].code == REHAL_STATUS_DEADLINE_EXCEEDED) {
+      isolation.max_time_ns = 0;
+      isolation.progress_time_ns = 1000000000;
+      expect_error(rehal_plan_run(plan, &options, &report), expected[kernel].code, "has not ended within 1 seconds",
+                   function);
+      isolation.progress_time_ns = 0;
+    }
     free(code);
   }
   /* It crashes with other inputs than the captured ones. */

@@ -4,15 +4,16 @@
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rehal::capture::CaptureOptions;
 use rehal::program::RecordingOptions;
 use rehal_base::{Advice, Context, Error, Remedy, Result, StatusCode};
-use rehal_crash::{Removal, Stays, change};
 use rehal_devices::{CrashReports, DeviceOptions, NamedPath};
+use rehal_jobs::temporary_name;
 use rehal_kernels::{
-    KernelOptions, KernelRecordOptions, KernelRecording, KernelRecords, check_kernel_records,
+    KernelOptions, KernelRecordOptions, KernelRecording, KernelRecords, StagedKernelRecords,
+    check_kernel_records,
 };
 use rehal_replay::{Replay, ReplayOptions};
 
@@ -108,6 +109,12 @@ pub(crate) struct Recording {
     pub memory_by: &'static str,
 }
 
+/// The name of the directory, in that of the records, in which confined code writes them.
+fn name() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| temporary_name(StagedKernelRecords::PREFIX))
+}
+
 /// Where the report goes.
 #[derive(Clone)]
 pub(crate) struct Report {
@@ -122,7 +129,6 @@ pub(crate) struct ProgramRecording {
     recording: Recording,
     /// The captures: several if the tests of a module are recorded.
     captures: Arc<Mutex<Vec<PathBuf>>>,
-    listed: Arc<Mutex<Vec<Removal>>>,
     /// Whether the captures are only for the records.
     is_temporary: bool,
 }
@@ -175,9 +181,22 @@ impl Recording {
         self.explain(checked)
     }
 
-    /// The directory that it writes.
-    pub(crate) fn directory(&self) -> PathBuf {
-        self.directory.clone()
+    /// The records, for the process that has confined code write them.
+    pub(crate) fn directory(&self) -> Self {
+        self.clone()
+    }
+
+    /// Begins to have a confined copy of this process write them.
+    pub(crate) fn stage(&self) -> Result<StagedKernelRecords> {
+        interrupts::handle();
+        self.check()?;
+        self.explain(StagedKernelRecords::begin(&self.directory, name(), &self.options()))
+    }
+
+    /// The directory in which confined code writes them.
+    pub(crate) fn staging(&self) -> PathBuf {
+        let staging = StagedKernelRecords::staging(&self.directory, name());
+        std::path::absolute(&staging).unwrap_or(staging)
     }
 
     /// Records the kernels of a replay, and reports them.
@@ -196,11 +215,12 @@ impl Recording {
     }
 
     fn add_all(&self, add: impl FnOnce(&mut KernelRecording) -> Result<()>) -> Result<KernelRecords> {
-        interrupts::handle();
-        self.check()?;
-        let mut recording = self.explain(KernelRecording::begin(&self.directory, &self.options()))?;
+        let mut recording = self.explain(KernelRecording::begin(&self.staging(), &self.options()))?;
         self.explain(add(&mut recording))?;
-        Ok(recording.finish())
+        let absolute = std::path::absolute(&self.directory).unwrap_or_else(|_| self.directory.clone());
+        let mut records = recording.finish();
+        records.directory = absolute;
+        Ok(records)
     }
 
     fn options(&self) -> KernelRecordOptions {
@@ -293,19 +313,19 @@ impl ProgramRecording {
         let kernels = Recording::from_flags(flags)?;
         let is_temporary = recording.is_none();
         let recording = recording.get_or_insert_with(|| {
-            let capture = kernels.directory.join(format!("recording-{}.ireereplay", std::process::id()));
+            let capture = kernels.staging().join(format!("recording-{}.ireereplay", std::process::id()));
             let name = format!("--{}={}", kernels.place, kernels.directory.display());
             RecordingOptions::new(NamedPath::from(capture).named(name))
         });
         // A kernel that crashes is recorded from what the file has then.
         recording.record.flushes_submissions = true;
         let captures = Arc::new(Mutex::new(vec![recording.path.path().to_path_buf()]));
-        Some(Self { recording: kernels, captures, listed: Arc::default(), is_temporary })
+        Some(Self { recording: kernels, captures, is_temporary })
     }
 
-    /// The directory that it writes.
-    pub(crate) fn directory(&self) -> PathBuf {
-        self.recording.directory()
+    /// The records, for the process that has confined code write them.
+    pub(crate) fn directory(&self) -> Recording {
+        self.recording.clone()
     }
 
     /// Whether the captures are only for the records.
@@ -317,9 +337,6 @@ impl ProgramRecording {
     pub(crate) fn add_capture(&self, path: PathBuf) {
         let mut captures = self.captures.lock().unwrap_or_else(PoisonError::into_inner);
         if !captures.contains(&path) {
-            if self.is_temporary {
-                self.list([Removal::file(&path, Stays::AfterCrash)]);
-            }
             captures.push(path);
         }
     }
@@ -332,36 +349,9 @@ impl ProgramRecording {
         program: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let Some(this) = this else { return program() };
-        let directory = &this.recording.directory;
-        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
-        let created: Vec<_> = directory.ancestors().take_while(is_missing).map(Path::to_path_buf).collect();
-        this.recording.check()?;
-        if this.is_temporary {
-            interrupts::handle();
-            let outcome = change(|| {
-                this.list(this.captures().iter().map(|it| Removal::file(it, Stays::AfterCrash)));
-                this.list(created.iter().map(|it| Removal::empty_directory(it, Stays::AfterCrash)));
-                std::fs::create_dir_all(directory)
-            });
-            outcome.map_err(|error| {
-                Error::io("creating the directory", &error)
-                    .context(format!("--{}={}", this.recording.place, directory.display()))
-                    .advise("name a directory that can be created or written")
-            })?;
-        }
         let outcome = program();
         let recorded = this.record(devices);
-        change(|| this.listed.lock().unwrap_or_else(PoisonError::into_inner).clear());
-        for directory in created {
-            // Only an empty one is removed.
-            let _ = std::fs::remove_dir(directory);
-        }
         first(outcome, recorded)
-    }
-
-    /// Lists files that a signal removes until the kernels are recorded.
-    fn list(&self, removals: impl IntoIterator<Item = Removal>) {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner).extend(removals);
     }
 
     fn captures(&self) -> Vec<PathBuf> {
@@ -385,7 +375,9 @@ impl ProgramRecording {
                     };
                     captures.iter().try_for_each(remove)?;
                 }
-                Err(_) => captures.iter().for_each(|path| {
+                // The process that has confined this one moves them.
+                Err(_) => captures.iter().filter_map(|path| path.file_name()).for_each(|name| {
+                    let path = self.recording.directory.join(name);
                     output::note(&format!(
                         "note: the recording of the program is kept: '{}'",
                         path.display()
@@ -434,8 +426,6 @@ impl Report {
     /// Prints the report, or writes it to a file in the directory.
     fn write(&self, directory: &Path, records: &KernelRecords) -> Result<()> {
         if let Some(name) = &self.file {
-            let created = std::fs::create_dir_all(directory);
-            created.map_err(|error| Error::io("creating the directory", &error))?;
             let path = directory.join(name);
             let text = text(directory, records)?;
             let written = |error: std::io::Error| Error::io("writing the report", &error);

@@ -4,16 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{Result, StatusCode};
 use rehal_crash::HeldSignals;
 use rehal_devices::DeviceOptions;
-use rehal_jobs::{Confinement, CopyEnd, Sandbox, interrupts, supervise};
+use rehal_jobs::{Confinement, CopyEnd, PROGRESS_TIME, Sandbox, interrupts, supervise};
+use rehal_kernels::StagedKernelRecords;
 use rehal_replay::{FileWrites, Plan, own_names};
 use rustix::fs::statvfs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::flags::{Access, DEVICE_TIMEOUT, Flag, Group};
+use crate::kernel_recording::Recording;
 use crate::output_file::OutputFile;
 use crate::tools::replay_flags::{FILE_REMAP, FILE_WRITES};
 use crate::{Invocation, advice, devices, files, output, output_file};
@@ -67,11 +69,10 @@ pub(crate) struct Reach<'p> {
     pub devices: Vec<&'p DeviceOptions>,
     /// Files that are read.
     pub reads: Vec<PathBuf>,
-    /// Files that are recorded, besides those that flags name.
+    /// Files that are recorded, and directories in which files are, besides those that flags name.
     pub records: Vec<PathBuf>,
-    /// Directories in which files are written. Those that do not exist are created, and removed if they are
-    /// empty at the end.
-    pub directories: Vec<PathBuf>,
+    /// Kernels that are recorded.
+    pub directories: Vec<Recording>,
 }
 
 impl<'p> Reach<'p> {
@@ -113,6 +114,13 @@ fn confinement(invocation: &Invocation, reach: &Reach<'_>) -> Confinement {
             referred.for_each(|path| confinement.read(path));
         }
     }
+    // By the names that the system has for them, such as those of a shell's `<(...)`.
+    for argument in flags.arguments() {
+        let argument = argument.to_string_lossy();
+        let number = argument.rsplit_once("/fd/").and_then(|(_, number)| number.parse().ok());
+        let is_stdin = argument == "-" || argument.ends_with("=-") || argument.contains("/dev/stdin");
+        number.into_iter().chain(is_stdin.then_some(0)).for_each(|it| confinement.keep_descriptor(it));
+    }
     for (_, file) in written {
         // Other files are opened before, or replaced once another is complete. Pipes and devices are opened
         // when they are written.
@@ -121,10 +129,12 @@ fn confinement(invocation: &Invocation, reach: &Reach<'_>) -> Confinement {
             confinement.write(&file.path);
         }
     }
-    reach.directories.iter().chain(&reach.records).for_each(|path| confinement.write(path));
+    let staging = reach.directories.iter().map(Recording::staging);
+    let records: Vec<_> = staging.chain(reach.records.iter().cloned()).collect();
+    records.iter().for_each(|path| confinement.write(path));
     let written = named.iter().filter(|(_, file)| file.access.writes()).map(|(_, file)| &file.path);
     let given = Some(flags.get(&FILE_SIZE)).filter(|limit| *limit != 0);
-    confinement.limits.file_bytes = given.or_else(|| room(written.chain(&reach.directories)));
+    confinement.limits.file_bytes = given.or_else(|| room(written.chain(&records)));
     confinement
 }
 
@@ -149,23 +159,13 @@ fn room<'p>(written: impl Iterator<Item = &'p PathBuf>) -> Option<u64> {
     written.filter_map(|path| of(path)).max().or_else(|| of(&std::env::temp_dir()))
 }
 
-/// The files and directories that are created for confined code, which could not create them.
+/// The files that are created for confined code, which could not create them.
 #[derive(Default)]
 struct Created(Vec<PathBuf>);
 
 impl Created {
-    fn create(invocation: &Invocation, reach: &Reach<'_>) -> Result<Self> {
+    fn create(invocation: &Invocation, reach: &Reach<'_>) -> Self {
         let mut this = Self::default();
-        for directory in &reach.directories {
-            let missing =
-                directory.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists());
-            this.0.extend(missing.map(Path::to_owned));
-            fs::create_dir_all(directory).map_err(|error| {
-                Error::io("creating the directory", &error)
-                    .context(format!("'{}'", directory.display()))
-                    .advise("name a directory that can be created or written")
-            })?;
-        }
         let named = invocation
             .flags
             .files()
@@ -180,7 +180,7 @@ impl Created {
                 this.0.push(fs::canonicalize(&path).unwrap_or(path));
             }
         }
-        Ok(this)
+        this
     }
 }
 
@@ -188,21 +188,11 @@ impl Drop for Created {
     /// Removes what nothing was written to.
     fn drop(&mut self) {
         for path in &self.0 {
-            match fs::metadata(path) {
-                Ok(it) if it.is_dir() => drop(fs::remove_dir(path)),
-                Ok(it) if it.len() == 0 => drop(fs::remove_file(path)),
-                _ => {}
+            if fs::metadata(path).is_ok_and(|it| it.len() == 0) {
+                let _ = fs::remove_file(path);
             }
         }
     }
-}
-
-/// The error of work whose copy has said why it ended.
-const SAID: &str = "the process of kernels has said why it ended";
-
-/// Whether an error only passes on that a copy has said why it ended.
-pub(crate) fn is_said(error: &Error) -> bool {
-    error.code() == StatusCode::Aborted && error.message() == SAID
 }
 
 impl Invocation {
@@ -227,13 +217,15 @@ impl Invocation {
         move || self.confined_value(&Reach::of_replay(plan, devices), || own_names(plan, &devices.open()?))
     }
 
-    /// How long a kernel may run, unless it is known by the device.
-    fn kernel_limit(&self) -> Option<Duration> {
-        const DEFAULT: Duration = Duration::from_secs(60);
+    /// The longest time without progress; zero for no limit.
+    fn progress_time(&self) -> Duration {
         let given =
             if self.flags.takes(DEVICE_TIMEOUT.name()) { self.flags.get(&DEVICE_TIMEOUT) } else { None };
-        // The device ends a kernel after a given time, unless that has blocked signals.
-        given.map_or(Some(DEFAULT), |limit| (!limit.is_zero()).then(|| limit + Duration::from_secs(5)))
+        // The device ends a kernel after a given time, unless its code prevents that.
+        given.map_or(
+            PROGRESS_TIME,
+            |limit| if limit.is_zero() { limit } else { limit + Duration::from_secs(5) },
+        )
     }
 
     /// Does work that runs captured code, in a confined copy of this process. The outputs that it finishes
@@ -250,15 +242,18 @@ impl Invocation {
         reach: &Reach<'_>,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
+        let staged = reach.directories.iter().map(Recording::stage).collect::<Result<Vec<_>>>()?;
+        let publish = || staged.iter().try_for_each(StagedKernelRecords::publish);
         // Tests run in threads.
         if cfg!(test) {
-            return work();
+            let outcome = work();
+            return publish().and(outcome);
         }
         let confinement = confinement(self, reach);
         let warns = confinement.sandbox == Sandbox::On && self.is_first_warning();
         let lacking = if warns { confinement.lacks() } else { None };
         let held = HeldSignals::hold();
-        let _created = Created::create(self, reach)?;
+        let _created = Created::create(self, reach);
         for (flag, file) in self.flags.files() {
             if file.access.writes() && file.access != Access::Record {
                 OutputFile::prepare(flag, file.path);
@@ -278,26 +273,27 @@ impl Invocation {
             let outcome = work();
             Ok((outcome, output_file::finished()))
         };
-        let limit = self.kernel_limit();
-        let ended = supervise(held, confined, limit, advice::print).map_err(|error| match error.code() {
-            StatusCode::DeadlineExceeded => {
-                error.advise("allow more time, or any: --device_timeout=TIME, or 0")
-            }
-            _ => error,
-        });
+        let ended =
+            supervise(held, confined, self.progress_time(), advice::print).map_err(|error| {
+                match error.code() {
+                    StatusCode::DeadlineExceeded => {
+                        error.advise("allow more time, or any: --device_timeout=TIME, or 0")
+                    }
+                    _ => error,
+                }
+            });
+        let is_of_user = |signal| [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].contains(&signal);
+        let published = match ended {
+            Ok(CopyEnd::Signaled(signal)) if is_of_user(signal) => Ok(()),
+            _ => publish(),
+        };
         match ended? {
             CopyEnd::Done((outcome, finished)) => {
                 output_file::persist(&finished)?;
-                outcome
+                published.and(outcome)
             }
-            CopyEnd::Exited(status) => {
-                self.end_with(CopyEnd::Exited(status));
-                Err(Error::new(StatusCode::Aborted, SAID))
-            }
-            CopyEnd::Signaled(signal) => {
-                self.end_with(CopyEnd::Signaled(signal));
-                Err(Error::new(StatusCode::Aborted, SAID))
-            }
+            CopyEnd::Exited(status) => Err(self.end_with(CopyEnd::Exited(status))),
+            CopyEnd::Signaled(signal) => Err(self.end_with(CopyEnd::Signaled(signal))),
         }
     }
 }

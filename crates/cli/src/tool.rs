@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rehal::work::perform_work;
-use rehal_base::{Align, Error, Result, alternatives, nearest};
+use rehal_base::{Align, Error, Result, StatusCode, alternatives, nearest};
 use rehal_crash::HeldSignals;
 use rehal_devices::CrashReports;
-use rehal_jobs::{CopyEnd, Worker, announced, describe_confinement, end_by, is_supervised, supervise};
+use rehal_jobs::{CopyEnd, Worker, announced, describe_confinement, end_by, supervise, supervised};
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
 use crate::report::{ErrorReports, Origin};
 use crate::table::table;
-use crate::{advice, files as named_files, interrupts, output, output_file, sandbox, shells, tools};
+use crate::{advice, files as named_files, interrupts, output, output_file, shells, tools};
 
 /// The program whose verbs are the tools.
 const PROGRAM: &str = "rehal";
@@ -40,8 +40,6 @@ pub struct Tool {
     /// Answers a tool-specific query, given its name and value and the flags before it; `None` for other
     /// queries.
     pub answer: fn(&str, &str, &Flags) -> Option<Result<String>>,
-    /// Whether it may run kernels: in a confined copy of its process then ([`Invocation::confined`]).
-    pub runs_kernels: bool,
     /// Derives options from the flags, then runs the tool.
     pub run: fn(&Invocation) -> Result<()>,
 }
@@ -154,10 +152,10 @@ fn perform(worker: &Worker) -> Result<u8> {
     CrashReports::install();
     rehal_crash::name_options(flags::CRASH_OPTIONS);
     interrupts::fail_large_writes();
-    if !is_supervised(worker) {
+    let Some(limit) = supervised(worker) else {
         return announced(worker, || perform_work(worker).map(|()| 0), advice::print);
-    }
-    let status = match supervise(HeldSignals::hold(), || perform_work(worker), None, advice::print)? {
+    };
+    let status = match supervise(HeldSignals::hold(), || perform_work(worker), limit, advice::print)? {
         CopyEnd::Done(()) => 0,
         CopyEnd::Exited(status) => status,
         CopyEnd::Signaled(signal) => end_by(signal),
@@ -294,9 +292,9 @@ fn start_with(
         };
         // A signal may end the process below.
         output_file::forget();
-        match (ran, invocation.ended.take()) {
-            (Err(error), Some(CopyEnd::Exited(status))) if sandbox::is_said(&error) => Ok(status),
-            (Err(error), Some(CopyEnd::Signaled(signal))) if sandbox::is_said(&error) => Ok(end_by(signal)),
+        match (ran, invocation.ended.get()) {
+            (Err(_), Some(CopyEnd::Exited(status))) => Ok(status),
+            (Err(_), Some(CopyEnd::Signaled(signal))) => Ok(end_by(signal)),
             (ran, _) => {
                 ran.map(|()| invocation.status.get()).inspect_err(|error| errors.print(error, capture))
             }
@@ -478,8 +476,7 @@ fn banner(name: &str) -> String {
 
 impl Tool {
     pub(crate) fn all_groups(&self) -> Vec<&'static Group> {
-        let sandbox = self.runs_kernels.then_some(&sandbox::GROUP);
-        self.groups.iter().copied().chain(sandbox).chain([&GENERAL]).collect()
+        self.groups.iter().copied().chain([&GENERAL]).collect()
     }
 
     fn short_help(&self, name: &str) -> String {
@@ -630,8 +627,14 @@ impl Invocation {
         self.worker.is_none() && !self.is_warned.replace(true)
     }
 
-    /// The tool ends as a copy of its process did: what that has said is all that there is to say.
-    pub(crate) fn end_with(&self, ended: CopyEnd<()>) {
+    /// The tool ends as a copy of its process did, which has said why: the error is not printed.
+    pub(crate) fn end_with(&self, ended: CopyEnd<()>) -> Error {
         self.ended.set(Some(ended));
+        Error::new(StatusCode::Aborted, "the process of kernels has said why it ended")
+    }
+
+    /// Whether the tool ends as a copy of its process did.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.get().is_some()
     }
 }

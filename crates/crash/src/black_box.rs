@@ -16,6 +16,8 @@ const NAME_WORDS: usize = 12;
 /// The box. Zeros are an empty one.
 #[repr(C)]
 pub struct BlackBox {
+    /// Number of steps of the host, and of changes of work in flight.
+    steps: AtomicU64,
     threads: [ThreadSlot; THREADS],
 }
 
@@ -42,15 +44,6 @@ thread_local! {
     static SLOT: Cell<Option<Option<&'static ThreadSlot>>> = const { Cell::new(None) };
     /// Frees it.
     static OWNED: OwnedSlot = const { OwnedSlot };
-}
-
-/// The kernels and bytecode that a thread has begun so far: the same for as long as it is busy with one
-/// kernel, or with bytecode that calls nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    thread: u32,
-    kernels: u64,
-    bytecode: u64,
 }
 
 /// A thread that runs a kernel.
@@ -92,18 +85,18 @@ impl BlackBox {
         self.threads.iter().map(ThreadSlot::last).filter(|it| !it.function.is_empty()).collect()
     }
 
-    /// The threads that run kernels or bytecode now, with what they have begun.
-    pub fn busy(&self) -> Vec<(Stamp, Option<RunningThread>)> {
-        let busy = self.threads.iter().filter_map(|slot| {
-            let runs = slot.runs.load(Ordering::Acquire);
-            let stamp = Stamp {
-                thread: slot.thread.load(Ordering::Relaxed),
-                kernels: slot.kernels.load(Ordering::Relaxed),
-                bytecode: slot.bytecode.load(Ordering::Relaxed),
-            };
-            (runs || stamp.bytecode % 2 == 1).then(|| (stamp, runs.then(|| slot.last())))
-        });
-        busy.collect()
+    /// Whether a thread runs bytecode.
+    pub fn runs_bytecode(&self) -> bool {
+        self.threads.iter().any(|it| it.bytecode.load(Ordering::Relaxed) % 2 == 1)
+    }
+
+    /// Changes whenever a thread begins or leaves a kernel, bytecode or a [step](note_step).
+    pub fn progress(&self) -> u64 {
+        let of_slot = |it: &ThreadSlot| {
+            let begun = it.kernels.load(Ordering::Relaxed).wrapping_add(it.bytecode.load(Ordering::Relaxed));
+            begun.wrapping_mul(2).wrapping_add(it.runs.load(Ordering::Relaxed).into())
+        };
+        self.threads.iter().map(of_slot).fold(self.steps.load(Ordering::Relaxed), u64::wrapping_add)
     }
 
     fn take_slot(&'static self) -> Option<&'static ThreadSlot> {
@@ -142,13 +135,21 @@ impl ThreadSlot {
     }
 }
 
-/// Only its thread changes a slot.
+/// Only its thread changes a count of a slot.
 fn add_one(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
+/// Notes in the box of this process that the host continues, such as with the next record of a replay: see
+/// [`BlackBox::progress`].
+#[inline]
+pub fn note_step() {
+    // Of two threads that do so at the same time, one is enough.
+    IN_USE.get().inspect(|black_box| add_one(&black_box.steps));
+}
+
 /// While it lives, the box of this process says that the thread runs bytecode, or, if it did before, that it
-/// does not: see [`BlackBox::busy`].
+/// does not: see [`BlackBox::runs_bytecode`].
 pub struct Bytecode(Option<&'static ThreadSlot>);
 
 impl Bytecode {

@@ -1,6 +1,8 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use crate::note_step;
+
 /// The 8-byte words of a description that are kept.
 const WORDS: usize = 24;
 
@@ -21,6 +23,7 @@ impl DriverWork {
     /// are truncated.
     pub fn new(parts: &[&str]) -> Self {
         COUNT.fetch_add(1, Ordering::Relaxed);
+        note_step();
         // Of two threads that submit at the same time, either is the last.
         if !IS_WRITING.swap(true, Ordering::Acquire) {
             let mut bytes = parts.iter().flat_map(|part| part.bytes()).filter(|byte| *byte != 0);
@@ -55,6 +58,7 @@ impl DriverWork {
 impl Drop for DriverWork {
     fn drop(&mut self) {
         COUNT.fetch_sub(1, Ordering::Relaxed);
+        note_step();
     }
 }
 

@@ -24,9 +24,9 @@
 //!
 //! All state of the workspace that belongs to the process or to a thread, and that changes, is in this table;
 //! `cargo xtask tidy` checks it. Besides, [`install`] sets actions of signals and a function of atexit(3),
-//! and threads that run kernels get a signal stack. Loaded libraries stay loaded. Nothing else is set for the
-//! whole process, unless a tool does it: tools handle SIGINT, SIGTERM and SIGHUP, and set the allocator's
-//! thresholds.
+//! [`answer_metadata`] sets that of SIGSYS, and threads that run kernels get a signal stack. Loaded libraries
+//! stay loaded. Nothing else is set for the whole process, unless a tool does it: tools handle SIGINT,
+//! SIGTERM and SIGHUP, and set the allocator's thresholds.
 //!
 //! | place | state | what it is for |
 //! | --- | --- | --- |
@@ -35,6 +35,7 @@
 //! | `base/memory/spare.rs` | `SPARE` | freed blocks, to be used again |
 //! | `capi/fork.rs` | `PROCESS`, `CALLS`, `HAS_THREADS`, `DEPTH` | whether a child after fork may call |
 //! | `capi/handle.rs` | `GRAVES` | freed handles of debug builds, which stay allocated |
+//! | `cli/kernel_recording.rs` | `NAME` | the directory in which confined code records kernels |
 //! | `cli/output_file.rs` | `PREPARED`, `FINISHED` | outputs that are opened before the process is confined |
 //! | `jobs/interrupts.rs` | `FLAG`, `HANDLER` | signals of a tool |
 //! | `cli/output/at_start.rs` | `WAS_CLOSED` | standard output before `main` |
@@ -100,7 +101,7 @@ mod text;
 mod watchdog;
 
 pub use background_writer::BackgroundWriter;
-pub use black_box::{BlackBox, Bytecode, RunningThread, Stamp};
+pub use black_box::{BlackBox, Bytecode, RunningThread, note_step};
 pub use context::{AbortScope, RecordScope, clear_context, describe_record, record, set_context};
 pub use crash_note::CrashNote;
 pub use driver_work::DriverWork;
@@ -109,7 +110,7 @@ pub use guard::{
     announce_signal, arm_thread, handles_faults, is_installed, name_options, status_of_signal,
 };
 pub use platform::HeldSignals;
-pub use removal::{Removal, Stays, change, remove_all};
+pub use removal::{Removal, Stays, change, forget_removals, remove_all};
 pub use running::{Running, run};
 pub use text::Text;
 pub use watchdog::{Timed, describe_running, end_after};

@@ -126,6 +126,11 @@ pub(crate) fn remove_after_crash() {
     remove(|stays| stays == Stays::Never);
 }
 
+/// Empties the list, in the copy of a process: what is in it is that one's.
+pub fn forget_removals() {
+    slots().for_each(|slot| drop(slot.take()));
+}
+
 fn lock() -> MutexGuard<'static, ()> {
     CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@
 //! system calls denies what Landlock does not know: processes, sockets, the memory of others, modes and times
 //! of files. Neither needs privileges.
 //!
-//! Descriptors that are open before stay usable.
+//! Descriptors that are opened before stay usable; inherited ones are closed.
 
 mod filter;
 
@@ -20,6 +20,8 @@ use landlock::{
 use rehal_base::{Error, Result};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 use serde::{Deserialize, Serialize};
+
+use crate::fork::{can_filter, close_inherited};
 
 /// Whether captured code is confined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +63,8 @@ pub struct Confinement {
     controls: Vec<OsString>,
     /// Whether all files that drivers use are listed.
     is_complete: bool,
+    /// Inherited descriptors that it uses.
+    descriptors: Vec<i32>,
 }
 
 /// The rules of Landlock that a kernel must have to enforce a confinement in full: files, truncation, TCP,
@@ -109,6 +113,7 @@ impl Confinement {
             writes: Vec::new(),
             controls: Vec::new(),
             is_complete: true,
+            descriptors: Vec::new(),
         }
     }
 
@@ -128,6 +133,11 @@ impl Confinement {
         self.controls.push(path.into().into());
     }
 
+    /// Adds a descriptor that the process has inherited. Besides these, it keeps standard output and error.
+    pub fn keep_descriptor(&mut self, descriptor: i32) {
+        self.descriptors.push(descriptor);
+    }
+
     /// Says that a driver uses files that are not listed. It may then read all, and work that must be
     /// confined in full is refused.
     pub fn leave_incomplete(&mut self) {
@@ -136,7 +146,7 @@ impl Confinement {
 
     /// The lack of this system, in words; `None` if it can enforce all, or nothing is asked for.
     pub fn lacks(&self) -> Option<String> {
-        let is_full = self.sandbox == Sandbox::Off || has_landlock(NEEDED) && filter::is_available();
+        let is_full = self.sandbox == Sandbox::Off || has_landlock(NEEDED) && can_filter();
         (!is_full).then(describe_confinement)
     }
 
@@ -158,6 +168,7 @@ impl Confinement {
         // The work could ignore SIGTERM.
         set_parent_process_death_signal(Some(Signal::KILL))
             .map_err(|error| cannot("asking for the signal of the parent's end", error))?;
+        close_inherited(&self.descriptors).map_err(|error| cannot("closing inherited descriptors", error))?;
         let landlock = self.restrict_files();
         let filtered = filter::apply(!self.controls.is_empty(), !self.writes.is_empty());
         match landlock.and(filtered) {
@@ -246,7 +257,7 @@ pub fn describe_confinement() -> String {
         (_, true) => "Landlock in part: an older kernel",
         _ => "no Landlock: files are not",
     };
-    let calls = if filter::is_available() { "a filter of system calls" } else { "no filter of system calls" };
+    let calls = if can_filter() { "a filter of system calls" } else { "no filter of system calls" };
     format!("{files}; {calls}")
 }
 

@@ -2,6 +2,8 @@
 //!
 //! A kernel that calls `_exit(0)` would otherwise have the exit status of one that is right.
 
+mod process_copy;
+
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::ffi::c_int;
@@ -10,55 +12,26 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::parent_id;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::process;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_crash::{BlackBox, HeldSignals, RunningThread, Stamp};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rehal_crash::{BlackBox, HeldSignals, RunningThread};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process,
-    set_parent_process_death_signal, setrlimit, waitid,
+    Pid, Resource, Rlimit, Signal, WaitIdOptions, set_parent_process_death_signal, setrlimit,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use signal_hook::low_level::{emulate_default_handler, raise, signal_name};
 
+use self::process_copy::{Kernels, ProcessCopy, Stuck};
 use crate::group::forget_watchdog;
 use crate::interrupts::{self, PassedOn};
 use crate::{JobEnd, Worker};
 
-/// The state of a thread that runs a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ThreadState {
-    Lives,
-    /// A signal has stopped it, which a debugger does differently.
-    Stopped,
-    /// It may be a zombie, or have no entry in `/proc` any more.
-    Ended,
-    /// It has been busy with the same for longer than the limit.
-    Late,
-}
-
-impl ThreadState {
-    fn of(process: Pid, thread: u32) -> Self {
-        let state = fs::read_to_string(format!("/proc/{}/task/{thread}/stat", process.as_raw_pid()));
-        match state {
-            // The state follows the name, which may contain anything.
-            Ok(text) => match text.rsplit(')').next().and_then(|it| it.trim_start().chars().next()) {
-                Some('Z' | 'X') => Self::Ended,
-                Some('T') => Self::Stopped,
-                _ => Self::Lives,
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound && Path::new("/proc/self").exists() => {
-                Self::Ended
-            }
-            Err(_) => Self::Lives,
-        }
-    }
-}
+/// The longest time of a copy without progress, unless a user knows better.
+pub const PROGRESS_TIME: Duration = Duration::from_secs(60);
 
 /// The exit status of a process that panicked.
 const PANICKED: i32 = 101;
@@ -75,7 +48,7 @@ fn end_with(is_child: impl FnOnce() -> bool) -> Result<()> {
 }
 
 /// How the copy of a process ended that did work.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum CopyEnd<T> {
     /// With the outcome of the work.
     Done(T),
@@ -88,47 +61,40 @@ pub enum CopyEnd<T> {
 /// Does work in a copy of this process, which [confines](crate::Confinement::enter) itself. The copy says
 /// with which status it is about to end: otherwise a kernel that calls `_exit(0)` would have the exit status
 /// of one that is right. This process passes signals on: those that are `held` since there is something to
-/// remove, and later ones. `report` gets the error of a signal that ends the copy. A kernel, or bytecode that
-/// calls nothing, that runs for longer than `limit` is an error.
+/// remove, and later ones; it kills a copy that does not end by them. `report` gets the error of a signal
+/// that ends the copy. One that makes no progress for longer than `limit`, zero for none, is ended: a kernel,
+/// or bytecode that calls nothing, or anything else that neither says what it runs nor accesses files.
 ///
 /// Fails before anything runs if this process has another thread than that of [`interrupts`].
 pub fn supervise<T: Serialize + DeserializeOwned>(
     held: HeldSignals,
     work: impl FnOnce() -> Result<T>,
-    limit: Option<Duration>,
+    limit: Duration,
     report: fn(&Error),
 ) -> Result<CopyEnd<T>> {
     let cannot = |error: io::Error| Error::io("starting a process for kernels", &error);
     let pipe = |flags| pipe_with(PipeFlags::CLOEXEC | flags).map_err(|error| cannot(error.into()));
     // A process that a kernel has forked may keep the pipe of the status open: the reader does not wait for
     // its end.
-    let ((reader, writer), (is_ready, ready)) = (pipe(PipeFlags::NONBLOCK)?, pipe(PipeFlags::empty())?);
-    let (answer, answering) = pipe(PipeFlags::empty())?;
+    let ((reader, writer), (answer, answering)) = (pipe(PipeFlags::NONBLOCK)?, pipe(PipeFlags::empty())?);
     let parent = process::id();
     // Without it, an error does not name the kernel.
     let running = BlackBox::create().ok();
-    let was_handled = interrupts::release();
+    interrupts::release();
     if !has_one_thread() {
         return Err(cannot(io::Error::other("this process has several threads, which the copy would lack")));
     }
     match fork().map_err(cannot)? {
         Some(child) => {
-            drop((writer, is_ready, answering));
+            drop((writer, answering));
             let signals = PassedOn::new().map_err(cannot)?;
-            drop((held, ready));
-            let mut copy = ProcessCopy {
-                id: child,
-                signals,
-                signaled: None,
-                answer: Some(answer.into()),
-                answered: Vec::new(),
-            };
-            let ended = await_end(&mut copy, reader, running, limit, report);
+            drop(held);
+            let mut copy = ProcessCopy::new(child, signals, answer.into(), running);
+            let ended = await_end(&mut copy, reader, limit, report);
             let answered = copy.take_answer();
+            // Signals are swallowed otherwise.
             drop(copy);
-            if was_handled {
-                interrupts::handle();
-            }
+            interrupts::handle();
             match ended? {
                 CopyEnd::Exited(0) => Ok(CopyEnd::Done(read_answer(&answered)??)),
                 CopyEnd::Exited(status) => Ok(CopyEnd::Exited(status)),
@@ -137,11 +103,10 @@ pub fn supervise<T: Serialize + DeserializeOwned>(
             }
         }
         None => {
-            drop((reader, ready, answer));
+            drop((reader, answer));
             // What this process owns, such as temporary files, is not the copy's: it returns to no caller.
+            rehal_crash::forget_removals();
             let ended = catch_unwind(AssertUnwindSafe(|| {
-                // A signal that ends this process before it passes signals on is followed by that of its end.
-                let _ = File::from(is_ready).read(&mut [0]);
                 end_with(|| parent_id() == parent)?;
                 forget_watchdog();
                 interrupts::forget_flag();
@@ -165,9 +130,6 @@ pub fn supervise<T: Serialize + DeserializeOwned>(
         }
     }
 }
-
-/// Most bytes of the answer of a copy.
-const MAX_ANSWER_BYTES: usize = 64 << 20;
 
 fn write_answer<T: Serialize>(answer: File, outcome: &Result<T>) -> Result<()> {
     let failed = |error: io::Error| Error::io("answering with the outcome of work", &error);
@@ -217,16 +179,45 @@ fn fork() -> io::Result<Option<Pid>> {
     }
 }
 
+/// Closes descriptors that this process has inherited, but for those that are `kept`, and empties standard
+/// input: rehal opens its own with `FD_CLOEXEC`, which no inherited one has.
+#[allow(unsafe_code, reason = "closes descriptors; see docs/unsafe.md")]
+pub(crate) fn close_inherited(kept: &[i32]) -> io::Result<()> {
+    let named =
+        fs::read_dir("/proc/self/fd")?.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
+    let open: Vec<i32> = named.filter(|it| *it > libc::STDERR_FILENO && !kept.contains(it)).collect();
+    for descriptor in open {
+        // SAFETY: the calls touch no memory, and nothing of this process owns a descriptor without the flag.
+        unsafe {
+            if libc::fcntl(descriptor, libc::F_GETFD) == 0 {
+                libc::close(descriptor);
+            }
+        }
+    }
+    if !kept.contains(&libc::STDIN_FILENO) {
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    }
+    Ok(())
+}
+
+/// Whether the system lets this process filter its system calls, which containers may deny.
+#[allow(unsafe_code, reason = "asks the system; see docs/unsafe.md")]
+pub(crate) fn can_filter() -> bool {
+    const GET_ACTION_AVAIL: u32 = 2;
+    let trap: u32 = 0x0003_0000;
+    // SAFETY: the call reads the number, and changes nothing.
+    unsafe { libc::syscall(libc::SYS_seccomp, GET_ACTION_AVAIL, 0, &raw const trap) == 0 }
+}
+
 /// Waits for the copy.
 fn await_end(
     copy: &mut ProcessCopy,
     said: OwnedFd,
-    black_box: Option<&'static BlackBox>,
-    limit: Option<Duration>,
+    limit: Duration,
     report: fn(&Error),
 ) -> Result<CopyEnd<Infallible>> {
     let cannot = |error: io::Error| Error::io("waiting for the process of kernels", &error);
-    let stuck = copy.await_stuck(black_box, limit);
+    let stuck = copy.await_stuck(limit);
     let Some(ended) = copy.wait(WaitIdOptions::EXITED).map_err(cannot)? else {
         return Err(cannot(io::ErrorKind::NotFound.into()));
     };
@@ -234,27 +225,24 @@ fn await_end(
     let mut said_statuses = [0; 16];
     let count = File::from(said).read(&mut said_statuses).unwrap_or(0);
     let said_status = said_statuses[..count].last().copied();
-    // The copy that is stuck says of the signal that ends it.
-    let is_unsaid = said_status.is_none_or(|it| it == rehal_crash::status_of_signal(libc::SIGTERM));
-    if let Some((thread, state)) = stuck.filter(|_| is_unsaid) {
-        if state == ThreadState::Late {
-            return Err(late(&thread, limit.unwrap_or_default()));
-        }
-        let (did, instead) = match state {
-            ThreadState::Stopped => ("stopped its process", "stopping the process"),
-            _ => ("ended its thread", "ending its thread"),
-        };
-        let error = Error::new(StatusCode::Aborted, format!("a kernel {did}: {}", named(&thread)));
-        return Err(with_record(error, &thread)
-            .advise(format!("a kernel returns a status instead of {instead}: correct the kernel")));
+    let kernels = copy.kernels();
+    // One that has a status has ended by itself in the meantime.
+    if let Some(stuck) = stuck.filter(|_| ended.exit_status().is_none()) {
+        return Err(stuck_error(stuck, &kernels, limit));
     }
-    let kernels = Kernels::of(black_box);
     match (ended.exit_status(), ended.terminating_signal()) {
         // A kernel may have said that all went well.
         (Some(0), _) if kernels.are_running => Err(ended_early(JobEnd::Exited(0), &kernels)),
         (Some(status), _) if said_status.map(i32::from) == Some(status) => Ok(CopyEnd::Exited(status as u8)),
         (Some(status), _) => Err(ended_early(JobEnd::Exited(status), &kernels)),
-        (None, Some(libc::SIGKILL)) => Err(ended_early(JobEnd::Signaled(libc::SIGKILL), &kernels)),
+        (None, Some(libc::SIGKILL)) => match copy.killed_after() {
+            Some(signal) => {
+                let message = format!("captured code did not end by the signal{}", place_of(&kernels));
+                report(&Error::new(StatusCode::Cancelled, message));
+                Ok(CopyEnd::Signaled(signal))
+            }
+            None => Err(ended_early(JobEnd::Signaled(libc::SIGKILL), &kernels)),
+        },
         (None, signal) => {
             let signal = signal.unwrap_or_default();
             // A user sends these, maybe before the copy handles them.
@@ -268,6 +256,23 @@ fn await_end(
     }
 }
 
+/// The error of a copy that was ended.
+fn stuck_error(stuck: Stuck, kernels: &Kernels, limit: Duration) -> Error {
+    let (did, instead) = match stuck {
+        Stuck::Stopped => ("stopped its process", "stopping the process"),
+        Stuck::Ended => ("ended its thread", "ending its thread"),
+        Stuck::Late => {
+            let what =
+                if kernels.are_running { "a kernel has not ended" } else { "captured code made no progress" };
+            let message = format!("{what} within {} seconds{}", limit.as_secs_f64(), place_of(kernels));
+            return with_record(Error::new(StatusCode::DeadlineExceeded, message), kernels);
+        }
+    };
+    let error = Error::new(StatusCode::Aborted, format!("a kernel {did}{}", place_of(kernels)));
+    with_record(error, kernels)
+        .advise(format!("a kernel returns a status instead of {instead}: correct the kernel"))
+}
+
 /// Ends this process by the signal that ended its copy. Returns the exit status in its place, if this process
 /// ignores the signal.
 pub fn end_by(signal: c_int) -> u8 {
@@ -279,213 +284,23 @@ pub fn end_by(signal: c_int) -> u8 {
     rehal_crash::status_of_signal(signal)
 }
 
-/// The copy of this process, until it has been waited for: another process may get its id then.
-struct ProcessCopy {
-    id: Pid,
-    signals: PassedOn,
-    /// The times of the first and of the last signal that was passed on.
-    signaled: Option<[Instant; 2]>,
-    /// The pipe of its answer; `None` once all is read.
-    answer: Option<File>,
-    answered: Vec<u8>,
-}
-
-impl ProcessCopy {
-    fn wait(&self, options: WaitIdOptions) -> io::Result<Option<WaitIdStatus>> {
-        loop {
-            match waitid(WaitId::Pid(self.id), options) {
-                Err(rustix::io::Errno::INTR) => {}
-                ended => return Ok(ended?),
-            }
-        }
-    }
-
-    /// Reads a part of the answer, for which it waits.
-    fn read_answer(&mut self) {
-        let mut chunk = [0; 64 << 10];
-        let read = self.answer.as_mut().map_or(Ok(0), |answer| answer.read(&mut chunk));
-        match read {
-            Ok(count @ 1..) if self.answered.len() < MAX_ANSWER_BYTES => {
-                self.answered.extend_from_slice(&chunk[..count]);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A kernel that writes without end waits for a reader then.
-            _ => self.answer = None,
-        }
-    }
-
-    /// The answer of a copy that has ended. A process that a kernel has started may keep it open.
-    fn take_answer(&mut self) -> Vec<u8> {
-        let no_time = Timespec { tv_sec: 0, tv_nsec: 0 };
-        while let Some(answer) = &self.answer
-            && poll(&mut [PollFd::new(answer, PollFlags::IN)], Some(&no_time)).is_ok_and(|count| count > 0)
-        {
-            self.read_answer();
-        }
-        std::mem::take(&mut self.answered)
-    }
-
-    /// Whether it has ended, or cannot be waited for: the last wait says why.
-    fn has_ended(&self) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-        self.wait(options).map_or(true, |ended| ended.is_some())
-    }
-
-    /// Whether it ends within this time, if it had not ended before signals were received. Passes signals on
-    /// to it meanwhile.
-    fn ends_within(&mut self, time: Duration) -> bool {
-        let start = Instant::now();
-        loop {
-            let left = Timespec::try_from(time.saturating_sub(start.elapsed())).ok();
-            let answer = self.answer.as_ref().map(|answer| PollFd::new(answer, PollFlags::IN));
-            let signals = PollFd::new(self.signals.receiver(), PollFlags::IN);
-            let mut polled: Vec<_> = [signals].into_iter().chain(answer).collect();
-            // A signal interrupts it as well.
-            if poll(&mut polled, left.as_ref()) == Ok(0) {
-                return false;
-            }
-            if polled.get(1).is_some_and(|answer| !answer.revents().is_empty()) {
-                self.read_answer();
-            }
-            for signal in self.signals.take() {
-                let _ = Signal::from_named_raw(signal).map(|signal| kill_process(self.id, signal));
-                let now = Instant::now();
-                self.signaled.get_or_insert([now; 2])[1] = now;
-            }
-            if self.has_ended() {
-                return true;
-            }
-        }
-    }
-
-    /// Whether a second signal has not ended it: a kernel may ignore signals, or block them.
-    fn ignores_signals(&self) -> bool {
-        const END: Duration = Duration::from_secs(2);
-        self.signaled
-            .is_some_and(|[first, last]| last - first > interrupts::SAME_SIGNAL && last.elapsed() > END)
-    }
-
-    /// Waits until it ends, or until one of its threads has ended or been stopped in a kernel, or exceeds the
-    /// limit. In these cases, ends it, whose other threads would wait forever, and returns that thread.
-    fn await_stuck(
-        &mut self,
-        black_box: Option<&BlackBox>,
-        limit: Option<Duration>,
-    ) -> Option<(RunningThread, ThreadState)> {
-        /// How often threads are looked at.
-        const STEP: Duration = Duration::from_millis(200);
-        /// How long a process may take to end: its last thread frees its memory.
-        const END: Duration = Duration::from_secs(5);
-        /// How long until it is killed: it removes its temporary files.
-        const MOST: Duration = Duration::from_secs(10);
-        /// How many looks in a row find a stopped thread: a shell stops and continues both processes, and not
-        /// at exactly the same time.
-        const STOPS: u32 = 10;
-        // It may have been killed before its signal could be received.
-        if self.has_ended() {
-            return None;
-        }
-        let (mut stops, mut busy) = (0, Vec::new());
-        let stuck = loop {
-            if self.ends_within(STEP) {
-                return None;
-            }
-            if self.ignores_signals() {
-                let _ = kill_process(self.id, Signal::KILL);
-            }
-            let Some(black_box) = black_box else { continue };
-            let with_state = |it: RunningThread| {
-                let state = ThreadState::of(self.id, it.thread);
-                (it, state)
-            };
-            let threads: Vec<_> = black_box.running().into_iter().map(with_state).collect();
-            let find = |state| threads.iter().find(|it| it.1 == state).cloned();
-            if let Some(ended) = find(ThreadState::Ended) {
-                if self.ends_within(END) {
-                    return None;
-                }
-                // The thread was not in the middle of its own end.
-                if black_box.running().contains(&ended.0) {
-                    break ended;
-                }
-            }
-            if let Some(late) = find_late(&mut busy, black_box, limit) {
-                break (late, ThreadState::Late);
-            }
-            let stopped = find(ThreadState::Stopped);
-            stops = if stopped.is_some() { stops + 1 } else { 0 };
-            if let Some(stopped) = stopped.filter(|_| stops >= STOPS) {
-                let _ = kill_process(self.id, Signal::KILL);
-                break stopped;
-            }
-        };
-        let _ = kill_process(self.id, Signal::TERM);
-        if !self.ends_within(MOST) {
-            let _ = kill_process(self.id, Signal::KILL);
-        }
-        Some(stuck)
-    }
-}
-
-/// A thread that has been busy with the same for longer than the limit. `busy` has since when threads are.
-fn find_late(
-    busy: &mut Vec<(Stamp, Instant)>,
-    black_box: &BlackBox,
-    limit: Option<Duration>,
-) -> Option<RunningThread> {
-    let (limit, now) = (limit?, Instant::now());
-    let threads = black_box.busy();
-    busy.retain(|(stamp, _)| threads.iter().any(|(other, _)| other == stamp));
-    for (stamp, thread) in threads {
-        match busy.iter().find(|(other, _)| *other == stamp) {
-            Some((_, since)) if now.duration_since(*since) >= limit => {
-                let bytecode = || RunningThread { thread: 0, function: String::new(), record: None };
-                return Some(thread.unwrap_or_else(bytecode));
-            }
-            Some(_) => {}
-            None => busy.push((stamp, now)),
-        }
-    }
-    None
-}
-
-/// The error of a thread that runs bytecode, which has no id here, or a kernel.
-fn late(thread: &RunningThread, limit: Duration) -> Error {
-    let what = match thread.thread {
-        0 => "the program's bytecode".into(),
-        _ => named(thread),
-    };
-    let message = format!("{what} has not ended within {} seconds", limit.as_secs_f64());
-    with_record(Error::new(StatusCode::DeadlineExceeded, message), thread)
-}
-
-fn named(thread: &RunningThread) -> String {
-    match &*thread.function {
+/// The functions that ran, or have run last, as they follow a clause; empty if none is known.
+fn place_of(kernels: &Kernels) -> String {
+    let named = |it: &RunningThread| match &*it.function {
         "" => "a function".into(),
         name => format!("function '{name}'"),
-    }
+    };
+    let names: BTreeSet<_> = kernels.threads.iter().map(named).collect();
+    let names: Vec<_> = names.into_iter().collect();
+    let relation = if kernels.are_running { "in" } else { "after" };
+    if names.is_empty() { String::new() } else { format!(", {relation} {}", names.join(" or ")) }
 }
 
-/// The error with the record that the thread replayed.
-fn with_record(error: Error, thread: &RunningThread) -> Error {
-    match &thread.record {
-        Some(record) => error.context(record.clone()),
+/// The error with the record that the first of the threads replayed.
+fn with_record(error: Error, kernels: &Kernels) -> Error {
+    match kernels.threads.first().and_then(|thread| thread.record.clone()) {
+        Some(record) => error.context(record),
         None => error,
-    }
-}
-
-/// The kernels that threads of the copy ran when it ended or, if none ran one, their last ones.
-struct Kernels {
-    threads: Vec<RunningThread>,
-    are_running: bool,
-}
-
-impl Kernels {
-    fn of(black_box: Option<&BlackBox>) -> Self {
-        let running = black_box.map_or_else(Vec::new, BlackBox::running);
-        let are_running = !running.is_empty();
-        let threads = if are_running { running } else { black_box.map_or_else(Vec::new, BlackBox::last) };
-        Self { threads, are_running }
     }
 }
 
@@ -495,11 +310,7 @@ fn ended_early(end: JobEnd, kernels: &Kernels) -> Error {
     const PANIC: JobEnd = JobEnd::Exited(PANICKED);
     const KILLED: JobEnd = JobEnd::Signaled(libc::SIGKILL);
     let is_known = kernels.are_running || !matches!(end, PANIC | KILLED);
-    let threads = if is_known { &kernels.threads[..] } else { &[] };
-    let names: BTreeSet<_> = threads.iter().map(named).collect();
-    let names: Vec<_> = names.into_iter().collect();
-    let relation = if kernels.are_running { "in" } else { "after" };
-    let place = if names.is_empty() { String::new() } else { format!(", {relation} {}", names.join(" or ")) };
+    let place = if is_known { place_of(kernels) } else { String::new() };
     let name = match end {
         // After the clause that says why.
         KILLED => ",".to_owned(),
@@ -508,16 +319,13 @@ fn ended_early(end: JobEnd, kernels: &Kernels) -> Error {
     };
     let message = format!("the process ended {end}{name} before its work was done{place}");
     let error = Error::new(StatusCode::Aborted, message);
-    let error = match threads.first() {
-        Some(thread) => with_record(error, thread),
-        None => error,
-    };
+    let error = if is_known { with_record(error, kernels) } else { error };
     match end {
         PANIC | KILLED => error,
         _ if kernels.are_running => {
             error.advise("a kernel returns a status instead of ending the process: correct the kernel")
         }
-        _ if !threads.is_empty() => error.advise(
+        _ if !kernels.threads.is_empty() => error.advise(
             "a kernel that writes outside of its bindings, or that changes the state of its process, can end it \
              later: a verification names one that writes",
         ),

@@ -80,14 +80,12 @@ fn is_handled() -> bool {
     handler.is_some()
 }
 
-/// Ends the thread that handles signals, so that the process can be copied. Returns whether there was one.
-pub(crate) fn release() -> bool {
-    let handler = HANDLER.lock().take();
-    if let Some(Handler { signals, thread }) = handler {
+/// Ends the thread that handles signals, so that the process can be copied.
+pub(crate) fn release() {
+    if let Some(Handler { signals, thread }) = HANDLER.lock().take() {
         signals.close();
-        return thread.join().is_ok();
+        let _ = thread.join();
     }
-    false
 }
 
 /// Makes a copy of a process forget the flag: the work of the copy does not look at it unless it asks for it.
@@ -115,12 +113,11 @@ impl PassedOn {
         self.0.get_read()
     }
 
-    /// The signals since the last call that the child does not get as well: Ctrl-C on a terminal is sent by
-    /// the kernel to all processes in the foreground.
-    pub(crate) fn take(&mut self) -> impl Iterator<Item = c_int> {
-        let is_of_child_alone =
-            |it: &Origin| it.signal != SIGCHLD && (it.signal != SIGINT || it.cause != Cause::Kernel);
-        self.0.pending().filter(is_of_child_alone).map(|it| it.signal)
+    /// The signals since the last call, and whether the child gets each as well: Ctrl-C on a terminal is sent
+    /// by the kernel to all processes in the foreground.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = (c_int, bool)> {
+        let is_its_own = |it: &Origin| it.signal == SIGINT && it.cause == Cause::Kernel;
+        self.0.pending().filter(|it| it.signal != SIGCHLD).map(move |it| (it.signal, is_its_own(&it)))
     }
 }
 

@@ -38,12 +38,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use confine::{Confinement, ProcessLimits, Sandbox, describe_confinement};
-pub use fork::{CopyEnd, announced, end_by, supervise};
-pub use temporary::{PartialResult, TemporaryDirectory, full_directory};
+pub use fork::{CopyEnd, PROGRESS_TIME, announced, end_by, supervise};
+pub use temporary::{PartialResult, TemporaryDirectory, full_directory, remove_abandoned, temporary_name};
 pub use temporary_file::TemporaryFile;
-pub use work::{
-    Caller, Isolation, Work, WorkKind, WorkOptions, is_supervised, perform, perform_after, serve,
-};
+pub use work::{Caller, Isolation, Work, WorkKind, WorkOptions, perform, perform_after, serve, supervised};
 pub use worker::{Asker, Worker, is_worker};
 
 /// Work for a process.

@@ -24,6 +24,14 @@ pub fn full_directory(error: Error, directory: &Path) -> Error {
         .replace_advice("make room for temporary files, or name another directory: TMPDIR=PATH")
 }
 
+/// A name for a temporary directory, of which those are removed that processes leave that were killed.
+pub fn temporary_name(prefix: &str) -> String {
+    let mut builder = tempfile::Builder::new();
+    let named = builder.prefix(prefix).rand_bytes(RANDOM).make_in("", |_| Ok(()));
+    let name = named.ok().and_then(|it| it.path().file_name()?.to_str().map(str::to_owned));
+    name.unwrap_or_else(|| prefix.to_owned())
+}
+
 /// The random characters of a name: more than tempfile chooses, and than a user types.
 const RANDOM: usize = 16;
 
@@ -40,8 +48,13 @@ pub struct TemporaryDirectory {
 impl TemporaryDirectory {
     /// Creates one in `parent`; its name starts with `prefix`.
     pub fn create(parent: &Path, prefix: &str) -> Result<Self> {
+        Self::named(parent, &temporary_name(prefix))
+    }
+
+    /// Creates one in `parent` with a [`temporary_name`].
+    pub fn named(parent: &Path, name: &str) -> Result<Self> {
         let mut builder = tempfile::Builder::new();
-        builder.prefix(prefix).rand_bytes(RANDOM).permissions(Permissions::from_mode(0o700));
+        builder.prefix(name).rand_bytes(0).permissions(Permissions::from_mode(0o700));
         change(|| {
             let directory = builder.tempdir_in(parent).map_err(|error| {
                 Error::io(format!("creating a temporary directory in '{}'", parent.display()), &error)
@@ -95,7 +108,7 @@ fn locked(directory: &Path) -> Option<File> {
 }
 
 /// Removes the directories that [`TemporaryDirectory`] made with this prefix and that no process has locked.
-fn remove_abandoned(parent: &Path, prefix: &str) {
+pub fn remove_abandoned(parent: &Path, prefix: &str) {
     /// One that is younger may not be locked yet.
     const AGE: Duration = Duration::from_secs(60);
     let user = rustix::process::geteuid().as_raw();

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::interrupts;
-use crate::{Asker, Confinement, Job, JobEnd, JobOutcome, JobProgram, Worker};
+use crate::{Asker, Confinement, Job, JobEnd, JobOutcome, JobProgram, PROGRESS_TIME, Worker};
 
 /// Work as data. It holds no descriptors and no flags of a tool, so that any process can perform it.
 pub trait Work: Serialize + DeserializeOwned {
@@ -49,6 +49,9 @@ pub struct WorkOptions {
     pub program: Option<PathBuf>,
     /// The longest time of the process. Default: no limit.
     pub time: Option<Duration>,
+    /// The longest time of the process without progress, such as that of one kernel. Default:
+    /// [`PROGRESS_TIME`]; zero for no limit.
+    pub progress_time: Option<Duration>,
     /// The reach of the process, besides the files of the work.
     pub confinement: Confinement,
 }
@@ -94,8 +97,9 @@ impl Caller<'_> {
 struct Request<W> {
     version: String,
     name: String,
-    /// Whether a process of its own names the kernel that ends the worker. A tool tells it from the end.
-    is_supervised: bool,
+    /// The longest time without progress, if a process of its own ends the worker after it, and names the
+    /// kernel that ends it: a tool has one already. Zero for no limit.
+    supervised: Option<Duration>,
     confinement: Confinement,
     work: W,
 }
@@ -122,7 +126,9 @@ pub fn perform_after<W: Work>(
     }
     let program = find_program(options.program.as_deref())?;
     let place = || format!("'{}'", program.display());
-    let mut job = Job::for_request(work, Some(program.clone()), true, &options.confinement).context(place)?;
+    let progress_time = options.progress_time.unwrap_or(PROGRESS_TIME);
+    let mut job = Job::for_request(work, Some(program.clone()), Some(progress_time), &options.confinement)
+        .context(place)?;
     job.limits.time = options.time.map(|time| time.saturating_sub(spent));
     job.says_its_end = true;
     let outcome = job.run(&mut |_| ControlFlow::Continue(()));
@@ -137,17 +143,17 @@ impl Job {
     /// A job that performs work in a process of this program, which uses the files of the work and what the
     /// confinement lists.
     pub fn for_work(work: &impl Work, confinement: &Confinement) -> Result<Self> {
-        Self::for_request(work, None, false, confinement)
+        Self::for_request(work, None, None, confinement)
     }
 
     fn for_request<W: Work>(
         work: &W,
         program: Option<PathBuf>,
-        is_supervised: bool,
+        supervised: Option<Duration>,
         confinement: &Confinement,
     ) -> Result<Self> {
         let (version, name, confinement) = (VERSION.into(), W::NAME.into(), confinement.clone());
-        let request = Request { version, name, is_supervised, confinement, work };
+        let request = Request { version, name, supervised, confinement, work };
         let request = serde_json::to_value(&request);
         let request =
             request.map_err(|error| Error::invalid_argument(format!("work cannot be passed: {error}")))?;
@@ -219,9 +225,10 @@ pub fn serve(worker: &Worker, kinds: &[WorkKind]) -> Result<()> {
     }
 }
 
-/// Whether a worker is to be [supervised](crate::supervise).
-pub fn is_supervised(worker: &Worker) -> bool {
-    worker.request::<Request<Value>>().is_ok_and(|it| it.is_supervised)
+/// The longest time without progress of a worker that is to be [supervised](crate::supervise), zero for no
+/// limit; `None` for other workers.
+pub fn supervised(worker: &Worker) -> Option<Duration> {
+    worker.request::<Request<Value>>().ok()?.supervised
 }
 
 /// The program that performs work.
@@ -314,7 +321,7 @@ mod tests {
         let request = Request {
             version: version.into(),
             name: name.into(),
-            is_supervised: false,
+            supervised: None,
             confinement: Confinement::new(Sandbox::Off),
             work: Sum(work.into()),
         };

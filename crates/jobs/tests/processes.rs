@@ -2,6 +2,7 @@
 //! the usual harness, it has one thread, as `supervise` requires.
 
 use std::env;
+use std::io::Write;
 use std::ops::ControlFlow;
 use std::process::exit;
 use std::time::Duration;
@@ -10,6 +11,7 @@ use libtest_mimic::{Arguments, Trial};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_crash::HeldSignals;
 use rehal_jobs::{Caller, CopyEnd, Job, JobEnd, JobLimits, JobOutcome, Work, Worker, end_by, supervise};
+use rustix::process::Signal;
 use serde_json::json;
 
 fn main() {
@@ -20,9 +22,11 @@ fn main() {
         [verb] if verb == Worker::VERB => std::thread::sleep(Duration::from_secs(600)),
         _ => {}
     }
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 7] = [
         ("a_request_that_is_not_read_ends_by_the_limit", a_request_that_is_not_read_ends_by_the_limit),
         ("a_supervised_process_ends_as_its_copy", a_supervised_process_ends_as_its_copy),
+        ("a_copy_without_progress_is_ended", a_copy_without_progress_is_ended),
+        ("a_copy_with_progress_is_not_ended", a_copy_with_progress_is_not_ended),
         (
             "only_a_process_that_ended_well_has_done_its_work",
             only_a_process_that_ended_well_has_done_its_work,
@@ -47,20 +51,50 @@ fn outcome_of(way: &str) -> Result<u8> {
     match way {
         "error" => Err(Error::not_found("nothing to do")),
         "exit" => exit(0),
+        // None of these says to the process that watches it that it runs anything.
+        "sleep" => {
+            std::thread::sleep(Duration::from_secs(600));
+            Ok(0)
+        }
+        "spin" => loop {
+            std::hint::spin_loop();
+        },
+        "stop" => {
+            rustix::process::kill_process(rustix::process::getpid(), Signal::STOP).unwrap();
+            Ok(0)
+        }
+        // These take longer than the limit.
+        "step" | "read" => {
+            for _ in 0..60 {
+                std::thread::sleep(Duration::from_millis(50));
+                if way == "step" { rehal_crash::note_step() } else { drop(std::fs::read("/proc/self/comm")) }
+            }
+            Ok(0)
+        }
+        "print" => {
+            std::io::stdout().write_all(&[b'x'; 1 << 20]).unwrap();
+            Ok(0)
+        }
         way => Ok(way.parse().unwrap()),
     }
 }
+
+/// The longest time without progress.
+const LIMIT: Duration = Duration::from_secs(1);
 
 fn report(error: &Error) {
     eprintln!("{}", error.report());
 }
 
 fn supervised(way: &str) {
-    exit(match supervise(HeldSignals::hold(), || outcome_of(way), None, report) {
+    exit(match supervise(HeldSignals::hold(), || outcome_of(way), LIMIT, report) {
         Ok(CopyEnd::Done(value)) => value.into(),
         Ok(CopyEnd::Exited(status)) => 200 + i32::from(status),
         Ok(CopyEnd::Signaled(signal)) => end_by(signal).into(),
-        Err(error) => 100 + error.code() as i32,
+        Err(error) => {
+            report(&error);
+            100 + error.code() as i32
+        }
     });
 }
 
@@ -70,14 +104,42 @@ fn a_supervised_process_ends_as_its_copy() {
     for (way, status, printed) in [
         ("0", 0, ""),
         ("7", 7, ""),
-        ("error", 100 + StatusCode::NotFound as i32, ""),
-        ("exit", 100 + StatusCode::Aborted as i32, ""),
+        ("error", 100 + StatusCode::NotFound as i32, "NOT_FOUND; nothing to do"),
+        ("exit", 100 + StatusCode::Aborted as i32, "ABORTED; "),
     ] {
         let mut job = Job::for_program(env::current_exe().unwrap());
         job.arguments = vec!["supervised".into(), way.into()];
         let ended = run(&job);
         let stderr = String::from_utf8(ended.stderr.bytes).unwrap();
-        assert_eq!((ended.end, stderr.trim()), (JobEnd::Exited(status), printed), "{way}");
+        assert_eq!(ended.end, JobEnd::Exited(status), "{way}");
+        assert!(stderr.starts_with(printed) && stderr.is_empty() == printed.is_empty(), "{way}: {stderr}");
+    }
+}
+
+/// Without it, a kernel has all time if it erases what it runs from the memory that its process shares.
+fn a_copy_without_progress_is_ended() {
+    for (way, code, printed) in [
+        ("sleep", StatusCode::DeadlineExceeded, "captured code made no progress within 1 seconds"),
+        ("spin", StatusCode::DeadlineExceeded, "captured code made no progress within 1 seconds"),
+        ("stop", StatusCode::Aborted, "a kernel stopped its process"),
+    ] {
+        let mut job = Job::for_program(env::current_exe().unwrap());
+        job.arguments = vec!["supervised".into(), way.into()];
+        let ended = run(&job);
+        let stderr = String::from_utf8(ended.stderr.bytes).unwrap();
+        assert_eq!(ended.end, JobEnd::Exited(100 + code as i32), "{way}: {stderr}");
+        assert!(stderr.contains(printed), "{way}: {stderr}");
+    }
+}
+
+/// Without it, a tool that works, or that waits for who reads what it prints, may be ended.
+fn a_copy_with_progress_is_not_ended() {
+    for way in ["step", "read", "print"] {
+        let mut job = Job::for_program("bash");
+        let script = r#"set -o pipefail; "$0" supervised "$1" | { sleep 3; cat; }"#;
+        job.arguments = vec!["-c".into(), script.into(), env::current_exe().unwrap().into(), way.into()];
+        let ended = run(&job);
+        assert_eq!((ended.end, ended.stderr.bytes), (JobEnd::Exited(0), Vec::new()), "{way}");
     }
 }
 

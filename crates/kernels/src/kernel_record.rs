@@ -14,4 +14,4 @@ mod recorder;
 pub use compare::{SnapshotDifference, compare_snapshot};
 pub(crate) use descriptor::words;
 pub use descriptor::{DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor};
-pub use recorder::{KernelRecordOptions, KernelRecorder};
+pub use recorder::{KernelRecordOptions, KernelRecorder, StagedKernelRecords};

@@ -133,7 +133,11 @@ const MAX_READ_BYTES: u64 = 64 << 20;
 
 /// Opens a file of a descriptor.
 fn open_file(path: &Path) -> Result<File> {
-    open_regular(path).advise(|| RECORD_AGAIN)
+    let is_followed = match path.is_symlink() {
+        true => Err(Error::failed_precondition("it is a symbolic link, which records do not follow")),
+        false => Ok(()),
+    };
+    is_followed.and_then(|()| open_regular(path)).advise(|| RECORD_AGAIN)
 }
 
 /// Opens a regular file: others may have no end, or block.

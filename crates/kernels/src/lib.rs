@@ -22,7 +22,7 @@ mod roof;
 pub use disassembly::{Caller, CapturedCode, CodeDispatch, CodeFunction, Constant, Disassembly, Instruction};
 pub use kernel_record::{
     DescribedBinding, DescribedFiles, DescribedSource, KernelDescriptor, KernelRecordOptions, KernelRecorder,
-    SnapshotDifference, compare_snapshot,
+    SnapshotDifference, StagedKernelRecords, compare_snapshot,
 };
 pub use kernel_replay::{KernelFiles, KernelReplay, KernelReplayOptions};
 pub use kernels::{

@@ -62,7 +62,8 @@ impl Plan {
             FileContents::Ranges { .. } | FileContents::Nothing | FileContents::Inline(_) => None,
         };
         // A capture could name a directory to read all of it.
-        self.files().filter_map(path).filter(|path| !path.is_dir()).collect()
+        let is_file = |path: &PathBuf| !path.is_dir() && !is_unfollowed(path, remaps);
+        self.files().filter_map(path).filter(is_file).collect()
     }
 }
 
@@ -115,7 +116,13 @@ pub(crate) fn open(
         FileContents::Ranges { .. } | FileContents::Nothing | FileContents::Inline(_) => Ok(None),
         FileContents::External { path: captured, validation } => {
             let path = resolve_path(captured, remaps);
-            open_external(record, &path, validation, opening)
+            let opened = match is_unfollowed(&path, remaps) {
+                true => {
+                    Err(Error::failed_precondition("it is a symbolic link, which captures do not follow"))
+                }
+                false => open_external(record, &path, validation, opening),
+            };
+            opened
                 .context(|| {
                     let captured = captured.escape_ascii();
                     format!("external file '{}', captured as '{captured}'", path.display())
@@ -124,6 +131,15 @@ pub(crate) fn open(
                 .map(|(file, id)| Some(ExternalFile { file, id, path }))
         }
     }
+}
+
+/// Whether a path is a link that a capture names, and not a user: links of directories are followed.
+fn is_unfollowed(path: &Path, remaps: &[FileRemap]) -> bool {
+    // A confined process gets this error of one.
+    let is_link =
+        |error: std::io::Error| error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    path.symlink_metadata().map_or_else(is_link, |it| it.is_symlink())
+        && remaps.iter().all(|remap| *remap.here != *path)
 }
 
 fn open_external(

@@ -430,6 +430,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         let mut scratch = Bump::with_capacity(4096);
         let all = &plan.steps[steps.start as usize..steps.end as usize];
         for (number, step) in steps.clone().zip(all) {
+            rehal_crash::note_step();
             if profiles_records {
                 set_replayed_record(Some(step.location.ordinal.into()));
             }

@@ -39,8 +39,8 @@ pub use short::help_short;
 pub use value_type::{Origin, Refusal, Words};
 pub(crate) use value_type::{device_uri, optional_number, short_time, size, split_once, text, time};
 
-/// The groups of a tool that opens devices: its own, those of devices and of all drivers, and its own behind
-/// them.
+/// The groups of a tool that runs kernels: its own, those of devices and of all drivers, its own behind them,
+/// and that of the confinement.
 macro_rules! with_devices {
     ($($before:expr),* $(; $($after:expr),*)?) => {
         &[
@@ -50,7 +50,8 @@ macro_rules! with_devices {
             &$crate::flags::DRIVERS[0],
             &$crate::flags::DRIVERS[1],
             &$crate::flags::OTHER_DRIVERS,
-            $($($after),*)?
+            $($($after,)*)?
+            &$crate::sandbox::GROUP,
         ]
     };
 }

@@ -34,7 +34,7 @@ impl Options {
             let reach = Reach::of_devices(&self.program.devices);
             let load: LoadFunctions<'_> = &|executable, module| {
                 let load = || Ok(executable.functions_on(self.program.devices.open()?.devices(), module));
-                invocation.confined_value(&reach, load).unwrap_or_default()
+                invocation.confined_value(&reach, load)
             };
             self.program.substitutions = resolve_substitutions(&self.program, &self.modules, load)?;
             self.program.build_substitutes = None;

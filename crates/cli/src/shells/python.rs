@@ -128,7 +128,8 @@ fn files() -> [String; 2] {
     table.push_str("\n#: Those of each verb.\nVERBS: dict[str, Options] = {\n");
     for (verb, parts) in &verbs {
         let all: Vec<_> = parts.iter().map(|it| format!("**_G{it}")).collect();
-        let _ = writeln!(table, "    \"{verb}\": {{{}}},", all.join(", "));
+        let lines: Vec<_> = all.chunks(10).map(|it| it.join(", ")).collect();
+        let _ = writeln!(table, "    \"{verb}\": {{{}}},", lines.join(",\n        "));
         let bases: Vec<_> = parts.iter().map(|it| format!("_G{it}")).collect();
         let base = if bases.is_empty() { "TypedDict".into() } else { bases.join(", ") };
         let _ = write!(types, "\nclass {}(\n    {base},\n    total=False,\n): ...\n", class(verb));

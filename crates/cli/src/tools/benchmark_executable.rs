@@ -59,7 +59,6 @@ pub const BENCHMARK_EXECUTABLE: Tool = Tool {
     ],
     guide: include_str!("../guides/benchmark_executable.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

@@ -52,7 +52,6 @@ pub const BENCHMARK_MODULE: Tool = Tool {
     ],
     guide: include_str!("../guides/benchmark_module.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

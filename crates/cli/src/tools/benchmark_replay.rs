@@ -75,7 +75,6 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
     ],
     guide: include_str!("../guides/benchmark_replay.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

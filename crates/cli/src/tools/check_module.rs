@@ -41,7 +41,6 @@ pub const CHECK_MODULE: Tool = Tool {
     ],
     guide: include_str!("../guides/check_module.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

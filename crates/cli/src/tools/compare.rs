@@ -72,7 +72,6 @@ pub const COMPARE: Tool = Tool {
     ],
     guide: include_str!("../guides/compare.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

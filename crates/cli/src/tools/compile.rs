@@ -51,7 +51,6 @@ pub const COMPILE: Tool = Tool {
     ],
     guide: include_str!("../guides/compile.md"),
     answer,
-    runs_kernels: false,
     run,
 };
 

@@ -22,7 +22,6 @@ pub const COMPLETIONS: Tool = Tool {
     ],
     guide: include_str!("../guides/completions.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

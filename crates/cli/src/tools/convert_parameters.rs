@@ -36,7 +36,6 @@ pub const CONVERT_PARAMETERS: Tool = Tool {
     ],
     guide: include_str!("../guides/convert_parameters.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

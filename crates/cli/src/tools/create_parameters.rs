@@ -34,7 +34,6 @@ pub const CREATE_PARAMETERS: Tool = Tool {
     ],
     guide: include_str!("../guides/create_parameters.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

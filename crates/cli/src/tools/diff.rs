@@ -41,7 +41,6 @@ pub const DIFF: Tool = Tool {
     ],
     guide: include_str!("../guides/diff.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

@@ -32,7 +32,6 @@ pub const DUMP_MODULE: Tool = Tool {
     ],
     guide: include_str!("../guides/dump_module.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

@@ -30,7 +30,6 @@ pub const DUMP_PARAMETERS: Tool = Tool {
     ],
     guide: include_str!("../guides/dump_parameters.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

@@ -35,7 +35,6 @@ pub const DUMP_REPLAY: Tool = Tool {
     ],
     guide: include_str!("../guides/dump_replay.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

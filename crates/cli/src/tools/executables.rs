@@ -47,7 +47,6 @@ pub const EXECUTABLES: Tool = Tool {
     ],
     guide: include_str!("../guides/executables.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

@@ -35,7 +35,7 @@ pub const INFO: Tool = Tool {
             code is loaded, such as a missing import or CPU feature, are not detected without \
             --load_executables.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: with_devices![&REPORT, &crate::sandbox::GROUP],
+    groups: with_devices![&REPORT],
     examples: &[
         ("Summarize a capture", "{tool} model.ireereplay"),
         ("The same as JSON", "{tool} --format=json model.ireereplay | jq .replay"),
@@ -46,7 +46,6 @@ pub const INFO: Tool = Tool {
     ],
     guide: include_str!("../guides/info.md"),
     answer: devices::answer,
-    runs_kernels: false,
     run,
 };
 

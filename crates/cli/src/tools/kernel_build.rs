@@ -35,7 +35,6 @@ pub const KERNEL_BUILD: Tool = Tool {
     ],
     guide: include_str!("../guides/kernel_build.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

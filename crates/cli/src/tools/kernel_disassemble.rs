@@ -33,7 +33,6 @@ pub const KERNEL_DISASSEMBLE: Tool = Tool {
     ],
     guide: include_str!("../guides/kernel_disassemble.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

@@ -39,7 +39,6 @@ pub const KERNEL_RECORD: Tool = Tool {
     ],
     guide: include_str!("../guides/kernel_record.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

@@ -41,7 +41,6 @@ pub const KERNEL_REPLAY: Tool = Tool {
     ],
     guide: include_str!("../guides/kernel_replay.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

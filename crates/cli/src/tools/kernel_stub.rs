@@ -41,7 +41,6 @@ pub const KERNEL_STUB: Tool = Tool {
     ],
     guide: include_str!("../guides/kernel_stub.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

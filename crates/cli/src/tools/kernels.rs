@@ -61,7 +61,6 @@ pub const KERNELS: Tool = Tool {
     ],
     guide: include_str!("../guides/kernels.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 
@@ -200,7 +199,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut reach = Reach::of_replay(&plan, &devices);
     reach.directories.extend(recording.as_ref().map(Recording::directory));
     let unnamed = export.as_deref().map(Unnamed::create).transpose()?;
-    reach.directories.extend(unnamed.as_ref().map(|directory| directory.path().to_owned()));
+    reach.records.extend(unnamed.as_ref().map(|directory| directory.path().to_owned()));
     reach.reads.extend(MachineRoof::directory());
     let report = || {
         let mut replayed: Option<Replay> = None;

@@ -29,7 +29,6 @@ pub const TOOLS: Tool = Tool {
     ],
     guide: include_str!("../guides/tools.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

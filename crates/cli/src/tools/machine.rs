@@ -9,7 +9,7 @@ use rehal_roof::{Peak, Rate};
 use serde::Serialize;
 
 use super::report_format::{self, Format};
-use crate::flags::{Flag, Group, with_devices};
+use crate::flags::{DEVICES, DRIVERS, Flag, Group, LOCAL, OTHER_DRIVERS};
 use crate::output::escaped;
 use crate::report::{Report, Subject};
 use crate::table::{Column, Layout, Table};
@@ -27,7 +27,7 @@ pub const MACHINE: Tool = Tool {
             With it, rehal kernels and rehal compare say how near to the roof each kernel comes: the least time in which its \
             bytes and operations can be done.",
     operands: Operands::None { usage: "[--device=URI]" },
-    groups: with_devices![&REPORT],
+    groups: &[&REPORT, &DEVICES, &LOCAL, &DRIVERS[0], &DRIVERS[1], &OTHER_DRIVERS],
     examples: &[
         ("Measure the CPU", "{tool}"),
         ("Measure a GPU", "{tool} --device=vulkan"),
@@ -39,7 +39,6 @@ pub const MACHINE: Tool = Tool {
     ],
     guide: include_str!("../guides/machine.md"),
     answer: devices::answer,
-    runs_kernels: false,
     run,
 };
 

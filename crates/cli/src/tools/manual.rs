@@ -20,7 +20,6 @@ pub const MANUAL: Tool = Tool {
     examples: &[("Write them where man finds them", "{tool} --to=~/.local/share/man/man1")],
     guide: include_str!("../guides/man.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

@@ -60,7 +60,6 @@ pub const PROFILE: Tool = Tool {
     ],
     guide: include_str!("../guides/profile.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

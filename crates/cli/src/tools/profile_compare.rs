@@ -55,7 +55,6 @@ pub const PROFILE_COMPARE: Tool = Tool {
     ],
     guide: include_str!("../guides/profile_compare.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

@@ -37,7 +37,6 @@ pub const PROFILE_TIMELINE: Tool = Tool {
     ],
     guide: include_str!("../guides/profile_timeline.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

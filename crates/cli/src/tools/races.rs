@@ -36,7 +36,6 @@ pub const RACES: Tool = Tool {
     ],
     guide: include_str!("../guides/races.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

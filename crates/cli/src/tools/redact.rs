@@ -57,7 +57,6 @@ pub const REDACT: Tool = Tool {
     ],
     guide: include_str!("../guides/redact.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

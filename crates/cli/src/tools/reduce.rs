@@ -64,7 +64,6 @@ pub const REDUCE: Tool = Tool {
     ],
     guide: include_str!("../guides/reduce.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

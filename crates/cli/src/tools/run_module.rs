@@ -19,7 +19,6 @@ use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS, values};
 use crate::program::{self, ResultOptions, ResultRow, Results};
 use crate::report::{FailureError, Subject};
-use crate::sandbox::is_said;
 use crate::{Invocation, Operands, Tool, advice, devices, output};
 
 /// See the [module](self).
@@ -54,7 +53,6 @@ pub const RUN_MODULE: Tool = Tool {
     ],
     guide: include_str!("../guides/run_module.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 
@@ -109,7 +107,7 @@ pub(super) fn serve(invocation: &Invocation, worker: &Worker) -> Result<()> {
     let served = served.and_then(|()| invocation.confined(&options.program.reach(), serve));
     served.inspect_err(|error| {
         // If no process listens, the exit status tells.
-        if !is_said(error) {
+        if !invocation.has_ended() {
             let _ = worker.answer(&FailureError::new(error));
         }
     })

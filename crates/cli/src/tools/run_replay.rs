@@ -21,7 +21,7 @@ use crate::output_file::OutputFile;
 use crate::profiling::{self, PROFILING};
 use crate::progress::Progress;
 use crate::report::{FailureError, Subject};
-use crate::sandbox::{Reach, is_said};
+use crate::sandbox::Reach;
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
@@ -63,7 +63,6 @@ pub const RUN_REPLAY: Tool = Tool {
     ],
     guide: include_str!("../guides/run_replay.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 
@@ -129,7 +128,7 @@ pub(super) fn serve(invocation: &Invocation, worker: &Worker) -> Result<()> {
     let dialogue = Dialogue::new(worker.request::<ReplayQuestions>().map_err(io)?, reply);
     run_with(invocation, Some(dialogue)).inspect_err(|error| {
         // If no process listens, the exit status tells.
-        if !is_said(error) {
+        if !invocation.has_ended() {
             let _ = worker.answer(&FailureError::new(error));
         }
     })

@@ -49,7 +49,6 @@ pub const SLICE: Tool = Tool {
     ],
     guide: include_str!("../guides/slice.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

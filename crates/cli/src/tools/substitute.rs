@@ -35,7 +35,6 @@ pub const SUBSTITUTE: Tool = Tool {
     ],
     guide: include_str!("../guides/substitute.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

@@ -67,7 +67,6 @@ pub const TUNE: Tool = Tool {
     ],
     guide: include_str!("../guides/tune.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

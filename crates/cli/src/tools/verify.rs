@@ -72,7 +72,6 @@ pub const VERIFY: Tool = Tool {
     ],
     guide: include_str!("../guides/verify.md"),
     answer: devices::answer,
-    runs_kernels: true,
     run,
 };
 

@@ -1,6 +1,7 @@
 //! Hostile kernels: they can do nothing beyond their process, which ends with the tool.
 
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,6 +19,29 @@ pub const PROBE: &str = include_str!("confinement/probe.c");
 /// Defines a call of the system with three arguments.
 const CALL: &str = "#define CALL(n, a, b, c) ({ long r; __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"((long)(n)), \
     \"D\"((long)(a)), \"S\"((long)(b)), \"d\"((long)(c)) : \"rcx\", \"r11\", \"memory\"); r; })\n";
+
+/// Has all other threads loop, among them those of the time limit, waits until the tool has seen the kernel,
+/// and erases the memory by which the tool knows that it runs. Then only the tool's own clock ends it.
+const ERASE: &str = r#"
+    if (CALL(39, 0, 0, 0) == 0) { spin: for (;;) __asm__ volatile("pause"); }
+    long action[4] = {(long)&&spin, 0x04000000, (long)&&spin, -1}, own = CALL(186, 0, 0, 0), time[2] = {0, 700000000};
+    register long size __asm__("r10") = 8; long r;
+    __asm__ volatile("syscall" : "=a"(r) : "a"(13L), "D"(10L), "S"(action), "d"(0L), "r"(size) : "rcx", "r11", "memory");
+    for (long thread = own - 20; thread < own + 20; ++thread)
+        if (thread != own) CALL(234, CALL(39, 0, 0, 0), thread, 10);
+    CALL(35, time, 0, 0);
+    long maps = CALL(2, "/proc/self/maps", 0, 0);
+    unsigned long range[2] = {0, 0};
+    char c, shared = 0;
+    for (int field = 0, letter = 0; CALL(0, maps, &c, 1) == 1;) {
+        if (c == '\n') field = letter = range[0] = range[1] = 0;
+        else if (field < 2 && (c == '-' || c == ' ')) ++field;
+        else if (field < 2) range[field] = range[field] * 16 + (c <= '9' ? c - '0' : c - 'a' + 10);
+        else if (field == 2 && ++letter == 4 && (field = 3, c == 's') && shared == 'w' && range[1] - range[0] < 1 << 20)
+            for (volatile char *p = (char *)range[0]; p < (char *)range[1]; ++p) *p = 0;
+        else if (letter == 2) shared = c;
+    }
+"#;
 
 /// A directory with the source of a kernel with this body, and the flag that replaces the captured one by it.
 fn kernel(body: &str) -> (Scratch, String, String) {
@@ -106,6 +130,46 @@ fn a_captured_kernel_can_do_nothing_but_compute() {
     }
 }
 
+/// Without it, a record into a directory, by default the working one, gives the code all files in it.
+#[test]
+fn files_beside_records_are_not_accessed() {
+    let directory = Scratch::new();
+    let notes = directory.file("notes", "of the user");
+    for (body, status, named) in [
+        (
+            "CALL(87, VICTIM, 0, 0); if (CALL(2, VICTIM, 0, 0) >= 0 || CALL(2, VICTIM, 01, 0) >= 0) return 9;",
+            0,
+            "",
+        ),
+        ("if (CALL(2, \"ours\", 0102, 0600) >= 0) return 9; *(volatile int *)0 = 1;", 86, "SIGSEGV"),
+        ("CALL(62, CALL(39, 0, 0, 0), 9, 0);", 1, "by signal 9"),
+    ] {
+        let (_sources, replacement, _) = kernel(&format!(
+            "\n{CALL}\n#define VICTIM {notes:?}\n{body} binding_2[i] = binding_0[i] + binding_1[i];"
+        ));
+        let mut tool = command("rehal");
+        tool.args(["run", "--sandbox=require", "--device=local-sync", "--rehal_kernel_record", &replacement]);
+        tool.args(["--rehal_kernel_record_force", &capture("add4.add.local-sync")])
+            .current_dir(directory.path(""));
+        let ran = ran(tool.output().unwrap());
+        assert!(ran.status == Some(status) && ran.stderr.contains(named), "{body}: {ran:?}");
+        assert!(!ran.stderr.contains("returned"), "{body}: {ran:?}");
+        assert_eq!(std::fs::read_to_string(&notes).unwrap(), "of the user");
+        // A kernel that ends the process is recorded, without what it wrote.
+        let mut names: Vec<_> =
+            std::fs::read_dir(directory.path("")).unwrap().map(|it| it.unwrap().file_name()).collect();
+        names.sort();
+        let ends: Vec<_> = names.iter().map(|it| it.to_str().unwrap().rsplit('.').next().unwrap()).collect();
+        let expected = ["image", "json", "record_input", "record_output", "notes"];
+        let expected = expected.iter().filter(|it| status == 0 || **it != "record_output");
+        assert_eq!(ends, expected.copied().collect::<Vec<_>>(), "{body}");
+        names
+            .iter()
+            .filter(|it| *it != "notes")
+            .for_each(|it| std::fs::remove_file(directory.path(it.to_str().unwrap())).unwrap());
+    }
+}
+
 /// Without it, an output that Landlock takes no rule for leaves the files of the user open, and one that the
 /// user has opened cannot be written.
 #[test]
@@ -127,6 +191,34 @@ fn outputs_that_are_open_are_written_and_confined() {
             let replayed = confined(&["rehal", "info", sliced.to_str().unwrap()], "local-sync");
             assert!(replayed.status == Some(0), "{to} {name}: {replayed:?}");
         }
+    }
+}
+
+/// Without it, the code writes to what a shell has opened, and reads what is piped to the tool.
+#[test]
+fn inherited_descriptors_are_not_used() {
+    let body = "char c; if (CALL(0, 0, &c, 1) > 0) return 7; \
+        if (CALL(1, 63, \"x\", 1) >= 0) return 9; binding_2[i] = binding_0[i] + binding_1[i];";
+    let file = Scratch::new();
+    let path = record_add(&file, &format!("\n{CALL}{body}"), 4);
+    for to in ["-o /dev/null", "-o /dev/fd/3"] {
+        let scratch = Scratch::new();
+        // The slice is written to the descriptor that is named.
+        let script = format!(
+            "exec 3> opened 63> other; echo piped | {:?} slice --sandbox=SANDBOX --device=local-sync '--function=*' {to} {path}",
+            path_of("rehal")
+        );
+        for (sandbox, expected) in [("off", ": it returned 7"), ("require", "")] {
+            let mut shell = Command::new("bash");
+            shell.args(["-c", &script.replace("SANDBOX", sandbox)]).current_dir(scratch.path(""));
+            let ran = ran(shell.output().unwrap());
+            assert!(
+                ran.stderr.contains(expected) && (ran.status == Some(0)) == expected.is_empty(),
+                "{to}: {ran:?}"
+            );
+        }
+        assert_eq!(std::fs::metadata(scratch.path("other")).unwrap().len(), 0);
+        assert_eq!(std::fs::metadata(scratch.path("opened")).unwrap().len() > 0, to.ends_with('3'));
     }
 }
 
@@ -157,6 +249,35 @@ fn a_directory_that_an_archive_names_is_not_read() {
     assert!(ran.status == Some(0) && !ran.stderr.contains("returned"), "{ran:?}");
 }
 
+/// Without it, who sends a directory with a capture has a link in it read.
+#[test]
+fn a_link_that_a_capture_or_a_record_names_is_not_followed() {
+    let scratch = Scratch::new();
+    let (captured, file) = ("/tmp/rehal-fixtures/params", fixture("params/model.irpa"));
+    std::os::unix::fs::symlink(&file, scratch.path("model.irpa")).unwrap();
+    std::os::unix::fs::symlink(fixture("params"), scratch.path("params")).unwrap();
+    let replay = |captured: &str, here: &str| {
+        let remap = format!("--replay_file_remap={captured}={}", scratch.path(here).display());
+        run(&["rehal", "run", "--device=local-sync", &remap, &capture("params.reference.digest.local-sync")])
+    };
+    let followed = replay(captured, "");
+    let error = "FAILED_PRECONDITION; it is a symbolic link, which captures do not follow";
+    assert!(followed.status == Some(1) && followed.stderr.starts_with(error), "{followed:?}");
+    // One that a user names is, and one of a directory.
+    assert_eq!(replay(&format!("{captured}/model.irpa"), "model.irpa").status, Some(0));
+    assert_eq!(replay(captured, "params").status, Some(0));
+    let records = format!("--directory={}", scratch.path("records").display());
+    run(&["rehal", "kernel", "record", "--device=local-sync", &records, &capture("add4.add.local-sync")]);
+    let paths: Vec<_> =
+        std::fs::read_dir(scratch.path("records")).unwrap().map(|it| it.unwrap().path()).collect();
+    let of =
+        |extension: &str| paths.iter().find(|it| it.extension().is_some_and(|it| it == extension)).unwrap();
+    std::fs::rename(of("image"), scratch.path("image")).unwrap();
+    std::os::unix::fs::symlink(scratch.path("image"), of("image")).unwrap();
+    let ran = run(&["rehal", "kernel", "replay", of("json").to_str().unwrap()]);
+    assert!(ran.status == Some(1) && ran.stderr.contains("it is a symbolic link"), "{ran:?}");
+}
+
 /// The processes whose working directory is this one.
 fn processes_in(directory: &Path) -> usize {
     let own = std::fs::canonicalize(directory).unwrap();
@@ -168,7 +289,14 @@ fn processes_in(directory: &Path) -> usize {
 fn nothing_of_a_hostile_kernel_outlives_its_tool() {
     let named = "add_dispatch_0_elementwise_4_f32";
     let path = capture("add4.add.local-sync");
+    let spin = "for (volatile int q = 0;; ++q) ; binding_2[i] = 0;";
+    let (idle, stops) =
+        (format!("{ERASE}{spin}"), format!("{ERASE}CALL(62, CALL(39, 0, 0, 0), 19, 0); {spin}"));
+    let ends = format!("{ERASE}CALL(60, 0, 0, 0); {spin}");
     for (what, body, expected) in [
+        ("erases", &*idle, "a kernel has not ended within 6 seconds, in "),
+        ("erases and stops", &*stops, "a kernel stopped its process, in "),
+        ("erases and ends its thread", &*ends, "a kernel ended its thread, in "),
         ("daemonizes", "CALL(112, 0, 0, 0); if (CALL(57, 0, 0, 0) == 0) for (;;) ; binding_2[i] = 0;", ""),
         (
             "forks",
@@ -198,7 +326,7 @@ fn nothing_of_a_hostile_kernel_outlives_its_tool() {
         let (_sources, replacement, _) = kernel(&format!("\n{CALL}{body}"));
         let mut tool = command("rehal");
         tool.args(["run", "--sandbox=require", "--device=local-sync"]);
-        tool.args((what == "blocks").then_some("--device_timeout=1s"));
+        tool.args((body.contains("for (volatile")).then_some("--device_timeout=1s"));
         tool.args(["--sandbox_memory=1000000000", &replacement, &path]).current_dir(scratch.path(""));
         let begun = Instant::now();
         let ran = ran(tool.output().unwrap());
@@ -221,29 +349,33 @@ fn nothing_of_a_hostile_kernel_outlives_its_tool() {
 
 /// Without it, only SIGKILL ends the tool.
 #[test]
-fn a_second_signal_ends_a_kernel_that_ignores_signals() {
+fn one_signal_ends_a_kernel_that_never_ends() {
     let ignores = "for (int s = 1; s < 32; ++s) { long a[4] = {1, 0, 0, 0}; register long n __asm__(\"r10\") = 8; long r; \
-        __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(13L), \"D\"((long)s), \"S\"(a), \"d\"(0L), \"r\"(n) : \"rcx\", \"r11\", \"memory\"); } \
-        char c = 'x'; CALL(1, 1, &c, 1); for (volatile int q = 0;; ++q) ; binding_2[i] = 0;";
-    let (_sources, replacement, _) = kernel(&format!("\n{CALL}{ignores}"));
-    let mut tool = command("rehal");
-    tool.args([
-        "run",
-        "--sandbox=require",
-        "--device=local-sync",
-        &replacement,
-        &capture("add4.add.local-sync"),
-    ]);
-    let mut tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    tool.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    let process = Pid::from_child(&tool);
-    kill_process(process, Signal::TERM).unwrap();
-    std::thread::sleep(Duration::from_millis(700));
-    assert_eq!(tool.try_wait().unwrap(), None);
-    kill_process(process, Signal::TERM).unwrap();
-    let begun = Instant::now();
-    let ran = ran(tool.wait_with_output().unwrap());
-    assert!(begun.elapsed() < Duration::from_secs(30) && ran.status != Some(0), "{ran:?}");
+        __asm__ volatile(\"syscall\" : \"=a\"(r) : \"a\"(13L), \"D\"((long)s), \"S\"(a), \"d\"(0L), \"r\"(n) : \"rcx\", \"r11\", \"memory\"); }";
+    let say = "char x = 'x'; CALL(1, 1, &x, 1);";
+    let spin = "for (volatile int q = 0;; ++q) ; binding_2[i] = 0;";
+    let sleep = "for (long t[2] = {600, 0};;) CALL(35, t, 0, 0); binding_2[i] = 0;";
+    for (verb, body, signal) in [
+        ("run", format!("{ignores}{say}{spin}"), Signal::TERM),
+        ("run", format!("{ERASE}{ignores}{say}{spin}"), Signal::INT),
+        ("verify", format!("{say}{spin}"), Signal::INT),
+        ("verify", format!("{say}{sleep}"), Signal::INT),
+    ] {
+        let (_sources, replacement, _) = kernel(&format!("\n{CALL}{body}"));
+        let mut tool = command("rehal");
+        tool.args([verb, "--sandbox=require", "--device=local-sync", &replacement]);
+        tool.arg(capture("add4.add.local-sync"));
+        let mut tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        tool.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        kill_process(Pid::from_child(&tool), signal).unwrap();
+        let begun = Instant::now();
+        let output = tool.wait_with_output().unwrap();
+        let ended = output.status.signal();
+        let ran = ran(output);
+        assert!(begun.elapsed() < Duration::from_secs(30), "{verb}: {ran:?}");
+        assert_eq!(ended, Some(signal.as_raw()), "{verb}: {ran:?}");
+        assert!(ran.stderr.contains(FUNCTION), "{verb}: {ran:?}");
+    }
 }
 
 #[test]
@@ -255,8 +387,11 @@ fn a_system_that_cannot_confine_in_full_says_so() {
     let path = capture("add4.add.local-sync");
     for (denied, lacking) in [
         (&[][..], "no Landlock: files are not; a filter of system calls"),
-        (&["all"], "no Landlock: files are not; "),
+        (&["all"], "no Landlock: files are not; no filter of system calls"),
     ] {
+        let mut info = Command::new(&program);
+        let info = ran(info.args(denied).arg(path_of("rehal")).arg("--version").output().unwrap());
+        assert!(info.stdout.contains(lacking), "{info:?}");
         let start = |sandbox: &str| {
             let mut tool = Command::new(&program);
             tool.args(denied).arg(path_of("rehal")).args(["run", "--device=local-sync", sandbox]);

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{Ran, Scratch, capture, command, fixture, ran, write_kernel};
+use crate::common::{Ran, Scratch, capture, command, fixture, print, ran, write_kernel};
 
 const ABS: &str = "abs_dispatch_0_elementwise";
 
@@ -141,6 +141,24 @@ fn a_file_above_the_limit_is_named() {
         }
         assert!(!scratch.path("output").exists(), "{words:?}");
     }
+}
+
+/// Without it, the limit of a library in memory is reported as a directory that is denied.
+#[test]
+fn a_library_above_the_limit_of_files_is_named() {
+    let (scratch, path) = (Scratch::new(), capture("add4.add.local-sync"));
+    let function = "add_dispatch_0_elementwise_4_f32";
+    let stub =
+        print(&["rehal", "kernel", "stub", "--no_run", &format!("--function={function}"), "-o", "-", &path]);
+    let (source, library) = (scratch.file("stub.c", stub), scratch.path("stub.so"));
+    let mut compiler = Command::new("cc");
+    assert!(compiler.args(["-shared", "-fPIC", &source, "-o"]).arg(&library).status().unwrap().success());
+    let substitution = format!("--replay_executable_substitution={function}={}", library.display());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -f 1; exec \"$@\"", "sh"]).arg(command("rehal").get_program());
+    let ran = ran(shell.args(["run", "--device=local-sync", &substitution, &path]).output().unwrap());
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(ran.stderr.starts_with("RESOURCE_EXHAUSTED; writing the library"), "{ran:?}");
 }
 
 /// Files that a verb has begun to write do not remain if it fails at the second file, or at the end.

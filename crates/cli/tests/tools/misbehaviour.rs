@@ -213,7 +213,7 @@ fn a_kernel_that_ends_its_process_by_a_signal_is_named() {
             "{ran:?}"
         );
         let first = match stopping.contains(&number) {
-            true => "ABORTED; a kernel stopped its process: function 'add_dispatch_0_elementwise_4_f32'\n"
+            true => "ABORTED; a kernel stopped its process, in function 'add_dispatch_0_elementwise_4_f32'\n"
                 .to_owned(),
             false => format!("ABORTED; the process ended by signal {number}"),
         };
@@ -250,7 +250,7 @@ fn a_kernel_that_ends_its_thread_is_named() {
     for device in ["local-sync", "local-task"] {
         let ran = kernel.run("run", device, &[]);
         assert_eq!(ran.status, Some(1), "{device}: {ran:?}");
-        let expected = "ABORTED; a kernel ended its thread: function 'add_dispatch_0_elementwise_4_f32'\n";
+        let expected = "ABORTED; a kernel ended its thread, in function 'add_dispatch_0_elementwise_4_f32'\n";
         assert!(ran.stderr.contains(expected), "{device}: {ran:?}");
         assert!(ran.stderr.contains("record #"), "{device}: {ran:?}");
     }

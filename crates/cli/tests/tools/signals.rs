@@ -229,7 +229,12 @@ fn no_recording_of_a_program_remains() {
         tool.current_dir(scratch.path("")).stdout(Stdio::null()).stderr(Stdio::null());
         let mut tool = tool.spawn().unwrap();
         let records = scratch.path(directory);
-        until("the program", &mut tool, || names(&records).iter().any(|it| it.starts_with("recording-")));
+        let is_recording = || {
+            let parts = names(&records).into_iter().filter(|it| it.starts_with(".rehal-"));
+            let mut parts = parts.map(|it| names(&records.join(it).join("records")));
+            parts.any(|names| names.iter().any(|it| it.starts_with("recording-")))
+        };
+        until("the program", &mut tool, is_recording);
         send(signal, &tool);
         assert_eq!(tool.wait().unwrap().signal(), Some(signal));
         assert_eq!(names(&scratch.path("")), ["input.npy"], "{directory}");

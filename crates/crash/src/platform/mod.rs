@@ -36,7 +36,7 @@ pub(crate) struct Fault<'a> {
 
 /// While it lives, the signals that end a program wait on the calling thread, and on those that it starts or
 /// copies.
-pub struct HeldSignals(libc::sigset_t);
+pub struct HeldSignals(libc::sigset_t, std::marker::PhantomData<*const ()>);
 
 impl HeldSignals {
     /// Holds SIGINT, SIGTERM and SIGHUP.
@@ -50,7 +50,7 @@ impl HeldSignals {
                 libc::sigaddset(&mut held, signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, &held, &mut before);
-            Self(before)
+            Self(before, std::marker::PhantomData)
         }
     }
 }

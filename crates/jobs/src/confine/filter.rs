@@ -37,7 +37,6 @@ const ALLOWED: &[c_long] = &[
     libc::SYS_sched_get_priority_max, libc::SYS_sched_get_priority_min, libc::SYS_getcpu,
     libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_rt_sigpending,
     libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait, libc::SYS_sigaltstack, libc::SYS_restart_syscall,
-    libc::SYS_setitimer, libc::SYS_getitimer,
     // What the process knows of itself and the machine.
     libc::SYS_getpid, libc::SYS_getppid, libc::SYS_gettid, libc::SYS_getuid, libc::SYS_geteuid,
     libc::SYS_getgid, libc::SYS_getegid, libc::SYS_getpgid, libc::SYS_getsid, libc::SYS_getpriority,
@@ -51,7 +50,7 @@ const OF_PROCESSOR: &[c_long] = &[
     libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink,
     libc::SYS_getdents, libc::SYS_dup2, libc::SYS_pipe, libc::SYS_poll, libc::SYS_select,
     libc::SYS_epoll_create, libc::SYS_epoll_wait, libc::SYS_time, libc::SYS_getpgrp, libc::SYS_getrlimit,
-    libc::SYS_arch_prctl, libc::SYS_pause, libc::SYS_alarm,
+    libc::SYS_arch_prctl, libc::SYS_pause,
 ];
 #[cfg(not(target_arch = "x86_64"))]
 const OF_PROCESSOR: &[c_long] = &[];
@@ -70,10 +69,11 @@ const OLD_NAMES: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_NAMES: &[c_long] = &[];
 
-/// Operations of fcntl(2): those on a descriptor, without signals.
+/// Operations of fcntl(2): those on a descriptor, without signals, and without flags of an open file, which
+/// the user's shell shares.
 #[rustfmt::skip]
-const CONTROLS: [i32; 15] = [
-    libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETFL,
+const CONTROLS: [i32; 14] = [
+    libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL,
     libc::F_GETLK, libc::F_SETLK, libc::F_SETLKW, libc::F_OFD_GETLK, libc::F_OFD_SETLK,
     libc::F_OFD_SETLKW, libc::F_ADD_SEALS, libc::F_GET_SEALS, libc::F_GETPIPE_SZ,
 ];
@@ -248,12 +248,6 @@ fn checked(all: &[Condition]) -> Vec<sock_filter> {
         instruction.jf = (count - at - 1) as u8;
     }
     checked
-}
-
-/// Whether the system has filters, which containers may deny.
-pub(super) fn is_available() -> bool {
-    std::fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail")
-        .is_ok_and(|actions| actions.contains("errno"))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Remedy, Result, StatusCode, parallel};
 use rehal_hal::transfer;
-use rehal_jobs::{PartialResult, TemporaryDirectory};
+use rehal_jobs::{PartialResult, TemporaryDirectory, remove_abandoned};
 use rehal_replay::{AccessKind, DispatchOperation, Operation};
 
 use super::descriptor::{
@@ -73,25 +73,24 @@ impl KernelRecorder {
     /// Records into a directory, which is created if it does not exist. Fails if it has records already,
     /// unless they may be replaced.
     pub fn new(directory: &Path, options: KernelRecordOptions) -> Result<Self> {
-        let is_new = !directory.exists();
-        let create = |what: &str, error: &std::io::Error| {
-            Error::io(format!("{what} '{}'", directory.display()), error)
-                .advise("name a directory that can be created or written")
-        };
-        let result = PartialResult::default();
-        let prepared = Self::lock(directory, &result, create).and_then(|lock| {
-            Self::check(directory, &options)?;
-            Ok(lock)
-        });
-        if prepared.is_err() && is_new {
-            // Only an empty one is removed.
-            let _ = fs::remove_dir(directory);
-        }
-        let lock = prepared?;
+        let (result, lock) = Self::prepare(directory, &options)?;
         // A kernel may change the working directory.
         let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_path_buf());
         let (stems, recorded) = (HashSet::new(), HashSet::new());
         Ok(Self { directory, result, _lock: lock, options, stems, recorded, pending: None })
+    }
+
+    /// Creates and locks a directory. Fails if it has records already, unless they may be replaced.
+    fn prepare(directory: &Path, options: &KernelRecordOptions) -> Result<(PartialResult, File)> {
+        let create = |what: &str, error: &std::io::Error| {
+            Error::io(format!("{what} '{}'", directory.display()), error)
+                .advise("name a directory that can be created or written")
+        };
+        // If it fails, the directories that it has created are removed.
+        let result = PartialResult::default();
+        let lock = Self::lock(directory, &result, create)?;
+        Self::check(directory, options)?;
+        Ok((result, lock))
     }
 
     /// The directory.
@@ -189,7 +188,7 @@ impl KernelRecorder {
         unfinished.write_descriptor(&descriptor_name, &descriptor)?;
         // A replaced record must not be left with files of another one, so the descriptor leaves first.
         for old in ["json", OUTPUT, REPLAYED] {
-            self.remove(&named(old))?;
+            remove(&self.directory, &named(old))?;
         }
         for file in [named(IMAGE), named(INPUT), descriptor_name.clone()] {
             unfinished.publish(&file)?;
@@ -249,15 +248,6 @@ impl KernelRecorder {
         }
         unique
     }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        match fs::remove_file(self.directory.join(name)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::io(format!("replacing '{name}'"), &error))
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// Files that are not complete, in a directory of their own.
@@ -289,6 +279,92 @@ impl<'d> Unfinished<'d> {
     fn publish(&self, name: &str) -> Result<()> {
         let renamed = self.result.publish(&self.temporary.path().join(name), self.directory.join(name));
         renamed.map_err(|error| Error::io(format!("creating '{name}'"), &error))
+    }
+}
+
+/// A directory of records, for a process that has another one record into a directory of its own: complete
+/// records then move. Others that record into it wait until this is dropped.
+pub struct StagedKernelRecords {
+    directory: PathBuf,
+    staging: TemporaryDirectory,
+    result: PartialResult,
+    _lock: File,
+    force: bool,
+}
+
+impl StagedKernelRecords {
+    /// The start of the names of directories in which others record.
+    pub const PREFIX: &str = ".rehal-";
+
+    /// Begins: the other process records into [`StagedKernelRecords::staging`] with the same name, a
+    /// [`temporary_name`](rehal_jobs::temporary_name). Fails as [`KernelRecorder::new`] does.
+    pub fn begin(directory: &Path, name: &str, options: &KernelRecordOptions) -> Result<Self> {
+        let (result, lock) = KernelRecorder::prepare(directory, options)?;
+        remove_abandoned(directory, Self::PREFIX);
+        let staging = TemporaryDirectory::named(directory, name)?;
+        let directory = directory.to_path_buf();
+        result
+            .create_directory(&Self::staging(&directory, name))
+            .map_err(|error| Error::io("creating a directory for records", &error))?;
+        Ok(Self { directory, staging, result, _lock: lock, force: options.force })
+    }
+
+    /// The directory in which the other process records.
+    pub fn staging(directory: &Path, name: &str) -> PathBuf {
+        directory.join(name).join("records")
+    }
+
+    /// Moves what the other process has recorded, in whatever way it has ended: records that have their
+    /// descriptor, and the captures of programs.
+    pub fn publish(&self) -> Result<()> {
+        let failed = |error| Error::io("reading the directory of records", &error);
+        let staging = self.staging.path().join("records");
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&staging).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            // Code that is recorded may have created any, and a program may have recorded nothing.
+            if entry.metadata().is_ok_and(|it| it.is_file() && it.len() > 0) {
+                names.extend(entry.file_name().into_string());
+            }
+        }
+        let named = |stem: &str, extension: &str| format!("{stem}.{extension}");
+        // A record that is replaced must not be left with files of another one: descriptors leave first, and
+        // come last.
+        for name in &names {
+            let Some(stem) = name.strip_suffix(".json").filter(|_| is_record(name)) else { continue };
+            let own = [IMAGE, INPUT, OUTPUT, "json"].map(|it| named(stem, it));
+            let targets = own.each_ref().map(|it| self.directory.join(it));
+            match targets.iter().zip(&own).find(|(it, _)| !self.force && it.symlink_metadata().is_ok()) {
+                Some((_, name)) => return Err(exists(name)),
+                None => ["json", OUTPUT, REPLAYED]
+                    .iter()
+                    .try_for_each(|old| remove(&self.directory, &named(stem, old)))?,
+            }
+            for (name, target) in own.iter().zip(targets).filter(|(name, _)| names.contains(name)) {
+                self.move_file(&staging.join(name), target)?;
+            }
+        }
+        for name in names.iter().filter(|it| it.ends_with(".ireereplay")) {
+            let target = self.directory.join(name);
+            if target.symlink_metadata().is_err() {
+                self.move_file(&staging.join(name), target)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn move_file(&self, from: &Path, to: PathBuf) -> Result<()> {
+        let place = format!("creating '{}'", to.display());
+        self.result.publish(from, to).map_err(|error| Error::io(place, &error))
+    }
+}
+
+fn remove(directory: &Path, name: &str) -> Result<()> {
+    match fs::remove_file(directory.join(name)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io(format!("replacing '{name}'"), &error))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -416,6 +416,34 @@ _G10: Options = {
 }
 
 _G11: Options = {
+    "sandbox": (
+        "Literal[\"on\", \"off\", \"require\"]",
+        "Confines the code of captures, modules and replacements: it reads the files that are "
+        "named, writes to the outputs that are named, and has no network, no other processes and "
+        "no other files. on: as far as the system can, with a warning if that is not all. require: "
+        "what the system lacks is an error. off: the code may do what the user may do",
+    ),
+    "sandbox_memory": (
+        "_Integer",
+        "The most bytes of private memory of the code and its replay; 0: twice the memory of the "
+        "machine",
+    ),
+    "sandbox_threads": (
+        "_Integer",
+        "The most threads of the code and its replay, besides those that the machine has; 0: 16384",
+    ),
+    "sandbox_file_size": (
+        "_Integer",
+        "The most bytes of each file that is written; 0: what is free on the disk, but for a "
+        "twentieth",
+    ),
+    "sandbox_core_dumps": (
+        "bool",
+        "A crash may leave a core dump, as the system is set up",
+    ),
+}
+
+_G12: Options = {
     "dispatch": (
         "_Text",
         "Instead of --function: the function that this record dispatches, as dumps, kernels and "
@@ -458,7 +486,7 @@ _G11: Options = {
     ),
 }
 
-_G12: Options = {
+_G13: Options = {
     "cache": (
         "Literal[\"warm\", \"cold\", \"both\"]",
         "warm: an untimed dispatch of the same kernel precedes each that is timed. cold: the bytes "
@@ -490,7 +518,7 @@ _G12: Options = {
     ),
 }
 
-_G13: Options = {
+_G14: Options = {
     "replay_file_remap": (
         "_Path | Sequence[_Path]",
         "Replaces a prefix of the paths of external files: a path that starts with CAPTURED starts "
@@ -504,7 +532,7 @@ _G13: Options = {
     ),
 }
 
-_G14: Options = {
+_G15: Options = {
     "max_differences": (
         "_Integer",
         "Maximum number of differences to print as text of scopes, of executables and of "
@@ -525,7 +553,7 @@ _G14: Options = {
     ),
 }
 
-_G15: Options = {
+_G16: Options = {
     "binaries_to": (
         "_Path",
         "Writes the code of each executable to a file of this directory, which is created, and "
@@ -542,7 +570,7 @@ _G15: Options = {
     ),
 }
 
-_G16: Options = {
+_G17: Options = {
     "sources_to": (
         "_Path",
         "Writes the executables of a program, before the compiler decides how they are lowered, "
@@ -565,7 +593,7 @@ _G16: Options = {
     ),
 }
 
-_G17: Options = {
+_G18: Options = {
     "load_executables": (
         "bool",
         "Loads the executables to find missing imports and CPU features",
@@ -574,34 +602,6 @@ _G17: Options = {
         "_Path | Sequence[_Path]",
         "Replaces a prefix of the paths of external files: a path that starts with CAPTURED starts "
         "with HERE instead",
-    ),
-}
-
-_G18: Options = {
-    "sandbox": (
-        "Literal[\"on\", \"off\", \"require\"]",
-        "Confines the code of captures, modules and replacements: it reads the files that are "
-        "named, writes to the outputs that are named, and has no network, no other processes and "
-        "no other files. on: as far as the system can, with a warning if that is not all. require: "
-        "what the system lacks is an error. off: the code may do what the user may do",
-    ),
-    "sandbox_memory": (
-        "_Integer",
-        "The most bytes of private memory of the code and its replay; 0: twice the memory of the "
-        "machine",
-    ),
-    "sandbox_threads": (
-        "_Integer",
-        "The most threads of the code and its replay, besides those that the machine has; 0: 16384",
-    ),
-    "sandbox_file_size": (
-        "_Integer",
-        "The most bytes of each file that is written; 0: what is free on the disk, but for a "
-        "twentieth",
-    ),
-    "sandbox_core_dumps": (
-        "bool",
-        "A crash may leave a core dump, as the system is set up",
     ),
 }
 
@@ -1284,21 +1284,23 @@ _G41: Options = {
 
 #: Those of each verb.
 VERBS: dict[str, Options] = {
-    "benchmark": {**_G0, **_G1, **_G2, **_G3, **_G4, **_G5, **_G6, **_G7, **_G8, **_G9, **_G10},
-    "compare": {**_G11, **_G12, **_G13, **_G4, **_G10, **_G5, **_G6, **_G7, **_G8},
-    "diff": {**_G14},
+    "benchmark": {**_G0, **_G1, **_G2, **_G3, **_G4, **_G5, **_G6, **_G7, **_G8, **_G9,
+        **_G10, **_G11},
+    "compare": {**_G12, **_G13, **_G14, **_G4, **_G10, **_G5, **_G6, **_G7, **_G8, **_G11},
+    "diff": {**_G15},
     "dump": {},
-    "executables": {**_G15, **_G16, **_G4},
-    "info": {**_G17, **_G18, **_G5, **_G6, **_G7, **_G8},
-    "kernels": {**_G19, **_G3, **_G10, **_G5, **_G6, **_G7, **_G8},
+    "executables": {**_G16, **_G17, **_G4},
+    "info": {**_G18, **_G5, **_G6, **_G7, **_G8, **_G11},
+    "kernels": {**_G19, **_G3, **_G10, **_G5, **_G6, **_G7, **_G8, **_G11},
     "profile": {**_G20},
     "races": {**_G21},
-    "redact": {**_G22, **_G13, **_G10, **_G5, **_G6, **_G7, **_G8},
-    "reduce": {**_G23, **_G24, **_G4, **_G5, **_G6, **_G7, **_G8},
-    "run": {**_G25, **_G26, **_G4, **_G5, **_G6, **_G7, **_G8, **_G9, **_G10},
-    "run-module": {**_G27, **_G28, **_G29, **_G4, **_G30, **_G31, **_G10, **_G5, **_G6, **_G7, **_G8, **_G9},
-    "slice": {**_G32, **_G33, **_G10, **_G5, **_G6, **_G7, **_G8},
+    "redact": {**_G22, **_G14, **_G10, **_G5, **_G6, **_G7, **_G8, **_G11},
+    "reduce": {**_G23, **_G24, **_G4, **_G5, **_G6, **_G7, **_G8, **_G11},
+    "run": {**_G25, **_G26, **_G4, **_G5, **_G6, **_G7, **_G8, **_G9, **_G10, **_G11},
+    "run-module": {**_G27, **_G28, **_G29, **_G4, **_G30, **_G31, **_G10, **_G5, **_G6, **_G7,
+        **_G8, **_G9, **_G11},
+    "slice": {**_G32, **_G33, **_G10, **_G5, **_G6, **_G7, **_G8, **_G11},
     "substitute": {**_G34, **_G4},
-    "tune": {**_G35, **_G36, **_G37, **_G38, **_G39, **_G5, **_G6, **_G7, **_G8},
-    "verify": {**_G40, **_G41, **_G4, **_G10, **_G5, **_G6, **_G7, **_G8},
+    "tune": {**_G35, **_G36, **_G37, **_G38, **_G39, **_G5, **_G6, **_G7, **_G8, **_G11},
+    "verify": {**_G40, **_G41, **_G4, **_G10, **_G5, **_G6, **_G7, **_G8, **_G11},
 }

@@ -118,6 +118,13 @@ class _G10(TypedDict, total=False):
     rehal_kernel_record_force: bool | None
 
 class _G11(TypedDict, total=False):
+    sandbox: Literal["on", "off", "require"] | None
+    sandbox_memory: _Integer | None
+    sandbox_threads: _Integer | None
+    sandbox_file_size: _Integer | None
+    sandbox_core_dumps: bool | None
+
+class _G12(TypedDict, total=False):
     dispatch: _Text | None
     baseline: _Path | None
     workgroup_count: _Text | Sequence[_Text] | None
@@ -127,7 +134,7 @@ class _G11(TypedDict, total=False):
     atomics: bool | None
     watch: bool | None
 
-class _G12(TypedDict, total=False):
+class _G13(TypedDict, total=False):
     cache: Literal["warm", "cold", "both"] | None
     precision: _Text | None
     fail_if_slower: _Text | None
@@ -135,37 +142,30 @@ class _G12(TypedDict, total=False):
     seed: _Integer | None
     time_wrong: bool | None
 
-class _G13(TypedDict, total=False):
+class _G14(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
-class _G14(TypedDict, total=False):
+class _G15(TypedDict, total=False):
     max_differences: _Integer | None
     element_type: _Text | None
     max_elements: _Integer | None
     recover: bool | None
 
-class _G15(TypedDict, total=False):
+class _G16(TypedDict, total=False):
     binaries_to: _Path | None
     force: bool | None
     recover: bool | None
 
-class _G16(TypedDict, total=False):
+class _G17(TypedDict, total=False):
     sources_to: _Path | None
     configurations_to: _Path | None
     benchmarks_to: _Path | None
     target: _Text | None
 
-class _G17(TypedDict, total=False):
+class _G18(TypedDict, total=False):
     load_executables: bool | None
     replay_file_remap: _Path | Sequence[_Path] | None
-
-class _G18(TypedDict, total=False):
-    sandbox: Literal["on", "off", "require"] | None
-    sandbox_memory: _Integer | None
-    sandbox_threads: _Integer | None
-    sandbox_file_size: _Integer | None
-    sandbox_core_dumps: bool | None
 
 class _G19(TypedDict, total=False):
     function: _Text | None
@@ -335,17 +335,17 @@ class _G41(TypedDict, total=False):
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
 class Benchmark(
-    _G0, _G1, _G2, _G3, _G4, _G5, _G6, _G7, _G8, _G9, _G10,
+    _G0, _G1, _G2, _G3, _G4, _G5, _G6, _G7, _G8, _G9, _G10, _G11,
     total=False,
 ): ...
 
 class Compare(
-    _G11, _G12, _G13, _G4, _G10, _G5, _G6, _G7, _G8,
+    _G12, _G13, _G14, _G4, _G10, _G5, _G6, _G7, _G8, _G11,
     total=False,
 ): ...
 
 class Diff(
-    _G14,
+    _G15,
     total=False,
 ): ...
 
@@ -355,17 +355,17 @@ class Dump(
 ): ...
 
 class Executables(
-    _G15, _G16, _G4,
+    _G16, _G17, _G4,
     total=False,
 ): ...
 
 class Info(
-    _G17, _G18, _G5, _G6, _G7, _G8,
+    _G18, _G5, _G6, _G7, _G8, _G11,
     total=False,
 ): ...
 
 class Kernels(
-    _G19, _G3, _G10, _G5, _G6, _G7, _G8,
+    _G19, _G3, _G10, _G5, _G6, _G7, _G8, _G11,
     total=False,
 ): ...
 
@@ -380,27 +380,27 @@ class Races(
 ): ...
 
 class Redact(
-    _G22, _G13, _G10, _G5, _G6, _G7, _G8,
+    _G22, _G14, _G10, _G5, _G6, _G7, _G8, _G11,
     total=False,
 ): ...
 
 class Reduce(
-    _G23, _G24, _G4, _G5, _G6, _G7, _G8,
+    _G23, _G24, _G4, _G5, _G6, _G7, _G8, _G11,
     total=False,
 ): ...
 
 class Run(
-    _G25, _G26, _G4, _G5, _G6, _G7, _G8, _G9, _G10,
+    _G25, _G26, _G4, _G5, _G6, _G7, _G8, _G9, _G10, _G11,
     total=False,
 ): ...
 
 class RunModule(
-    _G27, _G28, _G29, _G4, _G30, _G31, _G10, _G5, _G6, _G7, _G8, _G9,
+    _G27, _G28, _G29, _G4, _G30, _G31, _G10, _G5, _G6, _G7, _G8, _G9, _G11,
     total=False,
 ): ...
 
 class Slice(
-    _G32, _G33, _G10, _G5, _G6, _G7, _G8,
+    _G32, _G33, _G10, _G5, _G6, _G7, _G8, _G11,
     total=False,
 ): ...
 
@@ -410,11 +410,11 @@ class Substitute(
 ): ...
 
 class Tune(
-    _G35, _G36, _G37, _G38, _G39, _G5, _G6, _G7, _G8,
+    _G35, _G36, _G37, _G38, _G39, _G5, _G6, _G7, _G8, _G11,
     total=False,
 ): ...
 
 class Verify(
-    _G40, _G41, _G4, _G10, _G5, _G6, _G7, _G8,
+    _G40, _G41, _G4, _G10, _G5, _G6, _G7, _G8, _G11,
     total=False,
 ): ...

@@ -507,7 +507,7 @@ impl RunningSubstitutes {
     ) -> Result<Arc<Self>> {
         let executables = numbered(modules)?;
         let load =
-            |executable: &ModuleExecutable, module: &ModuleFile| executable.functions_on(devices, module);
+            |executable: &ModuleExecutable, module: &ModuleFile| Ok(executable.functions_on(devices, module));
         let (resolved, names) = resolve(options, modules, &executables, &load)?;
         let substitutes = ProgramSubstitutes::open(&resolved)?;
         Ok(Arc::new(Self { substitutes, executables, names }))
@@ -544,8 +544,8 @@ fn numbered(modules: &[ProgramModule]) -> Result<Vec<(ModuleExecutable, ModuleFi
     Ok(executables)
 }
 
-/// The functions of an executable, whose file does not say them, if it can be loaded.
-pub type LoadFunctions<'l> = &'l dyn Fn(&ModuleExecutable, &ModuleFile) -> Vec<FunctionInfo>;
+/// The functions of an executable, whose file does not say them; none if it cannot be loaded.
+pub type LoadFunctions<'l> = &'l dyn Fn(&ModuleExecutable, &ModuleFile) -> Result<Vec<FunctionInfo>>;
 
 /// The substitutions of the options with exact selectors and compiled sources, for programs of the same
 /// modules. `load` runs code of the modules.
@@ -564,7 +564,7 @@ fn resolve(
     executables: &[(ModuleExecutable, ModuleFile)],
     load: LoadFunctions<'_>,
 ) -> Result<(Vec<Substitution>, ExecutableNames)> {
-    let names = |is_loaded: bool| {
+    let names = |is_loaded: bool| -> Result<_> {
         let mut names = ExecutableNames::for_modules(modules.iter().map(|it| it.name().to_owned()));
         let mut known = Vec::new();
         for (executable, module) in executables {
@@ -573,15 +573,15 @@ fn resolve(
             let constants = library.as_ref().map_or(0, |it| it.constant_count);
             let functions = match library {
                 Some(library) => library.functions,
-                None if is_loaded => load(executable, module),
+                None if is_loaded => load(executable, module)?,
                 None => Vec::new(),
             };
             executable.name_in(&mut names, &functions);
             known.push((executable.number, executable.format.as_str(), functions, constants));
         }
-        (names, known)
+        Ok((names, known))
     };
-    let (mut known, mut functions) = names(false);
+    let (mut known, mut functions) = names(false)?;
     let mut resolved = known.resolve(&options.substitutions);
     let is_name = |it: &Substitution| matches!(it.selector, Selector::Name(_));
     let needs_functions = match &resolved {
@@ -593,7 +593,7 @@ fn resolve(
         Err(_) => true,
     };
     if needs_functions {
-        (known, functions) = names(true);
+        (known, functions) = names(true)?;
         resolved = known.resolve(&options.substitutions);
     }
     let mut resolved = resolved?;

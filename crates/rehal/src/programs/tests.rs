@@ -63,7 +63,7 @@ impl ModuleTests {
         if !options.substitutions.is_empty() {
             let devices = options.devices.open()?;
             let load: LoadFunctions<'_> =
-                &|executable, module| executable.functions_on(devices.devices(), module);
+                &|executable, module| Ok(executable.functions_on(devices.devices(), module));
             options.substitutions = resolve_substitutions(&options, &modules, load)?;
             options.build_substitutes = None;
         }

@@ -47,7 +47,6 @@ pub const PROFILE_REPORT: Tool = Tool {
     ],
     guide: include_str!("../../guides/profile_report.md"),
     answer: |_, _, _| None,
-    runs_kernels: false,
     run,
 };
 

@@ -120,6 +120,9 @@
   DENIED(78, 240, "probe", 0, 0, 0, 0);
   DENIED(79, 323, 0, 0, 0, 0, 0);
   DENIED(80, 175, 0, 0, 0, 0, 0);
+  DENIED(89, 72, 2, 4, 0, 0, 0);
+  DENIED(90, 37, 0, 0, 0, 0, 0);
+  DENIED(91, 38, 0, memory, 0, 0, 0);
   // What it needs: memory, its own time, its own descriptions, libraries, and questions about descriptors.
   ALLOWED(81, 9, 0, 4096, 3, 0x22, -1);
   ALLOWED(82, 228, 1, memory, 0, 0, 0);

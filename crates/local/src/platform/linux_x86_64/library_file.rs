@@ -24,8 +24,9 @@ impl LibraryFile {
     /// file.
     pub(crate) fn new(bytes: &[u8]) -> io::Result<Self> {
         match Self::in_memory(bytes) {
-            Ok(file) => Ok(file),
-            Err(_) => Self::on_disk(bytes),
+            // The limit of the size of files, which those on disk have too.
+            Err(error) if error.kind() != io::ErrorKind::FileTooLarge => Self::on_disk(bytes),
+            made => made,
         }
     }
 
