@@ -360,7 +360,7 @@ fn show(operation: &Operation<'_>) -> Option<rehal_dispatch_t> {
             device: operation.device,
             executable_id: dispatch.executable.id,
             function: dispatch.function,
-            function_name: rehal_string_t::lend(dispatch.info.name.as_bytes()),
+            function_name: rehal_string_t::lend(dispatch.name.as_bytes()),
             workgroup_count: dispatch.workgroup_count,
             workgroup_size: dispatch.workgroup_size,
             constants: rehal_bytes_t::lend(dispatch.constants),

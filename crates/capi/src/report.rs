@@ -230,6 +230,7 @@ pub unsafe extern "C" fn rehal_replay_verify(
                 expected.check_capture()?;
                 let (expected_observers, observers) = (&mut [], &mut []);
                 let is_same = std::ptr::eq(&raw const **expected.plan(), &raw const **plan);
+                let (expected, actual) = (&**expected, &**actual);
                 let sides = VerifySides { expected, actual, expected_observers, observers };
                 match is_same {
                     true => verify_lockstep(sides, &options)?,
@@ -239,14 +240,14 @@ pub unsafe extern "C" fn rehal_replay_verify(
             (true, Some(path)) => {
                 let ledger = Ledger::open(&path.path()?)?;
                 ledger.check_capture(plan)?;
-                verify_against(actual, &ledger, &options, &mut [])?
+                verify_against(&**actual, &ledger, &options, &mut [])?
             }
             (true, None) => {
                 let ledger = Ledger::from_plan(plan)?.ok_or_else(|| {
                     Error::invalid_argument("nothing to compare with: the capture has no expected results")
                         .advise("give a ledger or another replay, or record with a ledger")
                 })?;
-                verify_against(actual, &ledger, &options, &mut [])?
+                verify_against(&**actual, &ledger, &options, &mut [])?
             }
         };
         let outcome = verification.outcome();

@@ -26,9 +26,9 @@ impl StaticMemoryWatch {
     }
 
     fn contents(&mut self, operation: &Operation<'_>) -> Option<Vec<u8>> {
-        let dispatch = operation.dispatch.as_ref()?;
-        let memory = self.known.entry(dispatch.prepared.id());
-        let memory = memory.or_insert_with(|| StaticMemory::of(dispatch.prepared, dispatch.code.data));
+        let running = operation.dispatch?.running?;
+        let memory = self.known.entry(running.prepared.id());
+        let memory = memory.or_insert_with(|| StaticMemory::of(running.prepared, running.code.data));
         memory.as_ref()?.read().ok()
     }
 }
@@ -48,11 +48,11 @@ impl Observer for StaticMemoryWatch {
         let (Some(before), Some(dispatch)) = (before, &operation.dispatch) else {
             return Ok(ControlFlow::Continue(()));
         };
-        let is_known = self.writes.iter().any(|it| it.function == dispatch.info.name);
+        let is_known = self.writes.iter().any(|it| it.function == dispatch.name);
         if let Some(after) = self.contents(operation).filter(|after| !is_known && *after != before) {
             let changed_bytes = before.iter().zip(&after).filter(|(before, after)| before != after).count();
             self.writes.push(StaticWrite {
-                function: dispatch.info.name.clone(),
+                function: dispatch.name.to_owned(),
                 record: operation.location.ordinal,
                 changed_bytes: changed_bytes as u64,
             });

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use rehal_base::Result;
+use serde::{Deserialize, Serialize};
 
 use crate::flags::*;
 use crate::{BufferParams, BufferRef, HostOp, InfoOp, Names, Rename};
@@ -173,7 +174,7 @@ pub enum QueueOp<N: Names> {
 }
 
 /// The kind of a queue operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names of [`QueueOp`]")]
 pub enum QueueOpKind {
     Alloca,

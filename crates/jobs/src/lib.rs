@@ -39,9 +39,13 @@ use serde_json::Value;
 
 pub use confine::{Confinement, ProcessLimits, Sandbox, describe_confinement};
 pub use fork::{CopyEnd, PROGRESS_TIME, announced, end_by, supervise};
+pub use local::Conversation;
 pub use temporary::{PartialResult, TemporaryDirectory, full_directory, remove_abandoned, temporary_name};
 pub use temporary_file::TemporaryFile;
-pub use work::{Caller, Isolation, Work, WorkKind, WorkOptions, perform, perform_after, serve, supervised};
+pub use work::{
+    Caller, Isolation, Work, WorkKind, WorkOptions, ended, find_program, perform, perform_after, serve,
+    supervised,
+};
 pub use worker::{Asker, Worker, is_worker};
 
 /// Work for a process.

@@ -1,5 +1,6 @@
 //! Jobs as processes of this machine.
 
+use std::collections::VecDeque;
 use std::env;
 use std::fs::File;
 use std::io::{self, PipeReader, Read, Write};
@@ -39,20 +40,20 @@ impl Job {
         watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
         reply: &mut dyn FnMut(Value) -> Value,
     ) -> io::Result<JobOutcome> {
-        let mut running = Running::start(self)?;
-        let end = running.wait(watch, reply);
-        if self.says_its_end && matches!(end, Ok(JobEnd::TimedOut { .. })) {
-            running.ask_to_end()?;
+        let mut conversation = Conversation::start(self.clone())?;
+        loop {
+            match conversation.next(watch)? {
+                Ok(question) => conversation.answer(&reply(question))?,
+                Err(end) => return conversation.finish(end),
+            }
         }
-        running.group.end()?;
-        let end = end?;
-        running.read_last()?;
-        Ok(running.outcome(end))
     }
 }
 
-struct Running<'j> {
-    job: &'j Job,
+/// A job of a worker that asks, which is answered question by question. The process ends when this is
+/// dropped.
+pub struct Conversation {
+    job: Job,
     group: ProcessGroup,
     /// The process, which is readable when it has ended; `None` if the system does not have it.
     ended: Option<OwnedFd>,
@@ -63,10 +64,14 @@ struct Running<'j> {
     /// Standard output and standard error.
     printed: [Printed; 2],
     said: WorkerMessages,
+    /// When the question was returned that has no answer yet, and the time of the answers before.
+    asked: Option<Instant>,
+    replying: Duration,
 }
 
-impl<'j> Running<'j> {
-    fn start(job: &'j Job) -> io::Result<Self> {
+impl Conversation {
+    /// Starts the process of a job.
+    pub fn start(job: Job) -> io::Result<Self> {
         let (mut command, channel) = match &job.program {
             JobProgram::Named(program) => {
                 let mut command = Command::new(program);
@@ -81,7 +86,7 @@ impl<'j> Running<'j> {
                 let program = program.clone().map_or_else(|| env::current_exe().map(Into::into), Ok)?;
                 let mut command = Command::new(program);
                 command.arg0(called).arg(Worker::VERB).stdin(OwnedFd::from(other));
-                (command, Some((own, request)))
+                (command, Some((own, request.clone())))
             }
         };
         command.args(&job.arguments);
@@ -122,9 +127,11 @@ impl<'j> Running<'j> {
             channel: Stream::new(None),
             printed: Default::default(),
             said: WorkerMessages::default(),
+            asked: None,
+            replying: Duration::ZERO,
         };
         if let Some((channel, request)) = channel {
-            this.send(&channel, request)?;
+            this.send(&channel, &request)?;
             this.channel = Stream::new(Some(channel));
         }
         Ok(this)
@@ -141,32 +148,50 @@ impl<'j> Running<'j> {
         }
     }
 
-    fn wait(
+    /// The next question, or how the process has ended. `watch` is asked every few
+    /// milliseconds whether to end it early.
+    pub fn next(
         &mut self,
         watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
-        reply: &mut dyn FnMut(Value) -> Value,
-    ) -> io::Result<JobEnd> {
-        // The time of replies is not that of the job.
-        let mut replying = Duration::ZERO;
+    ) -> io::Result<Result<Value, JobEnd>> {
         loop {
-            if let Some(status) = self.group.try_end()? {
-                return Ok(end_of(status));
+            if let Some(question) = self.said.questions.pop_front() {
+                self.asked = Some(Instant::now());
+                return Ok(Ok(question));
             }
-            let elapsed = self.begun.elapsed().saturating_sub(replying);
+            if let Some(status) = self.group.try_end()? {
+                return Ok(Err(end_of(status)));
+            }
+            let elapsed = self.begun.elapsed().saturating_sub(self.replying);
             let is_past_milestone = self.said.is_past_milestone;
             let progress = JobProgress { elapsed, is_past_milestone };
             if self.job.limits.are_exceeded(progress) {
-                return Ok(JobEnd::TimedOut { is_past_milestone });
+                return Ok(Err(JobEnd::TimedOut { is_past_milestone }));
             }
             if watch(progress).is_break() {
-                return Ok(JobEnd::Interrupted);
+                return Ok(Err(JobEnd::Interrupted));
             }
-            if self.read(PAUSE)? {
-                let asked = Instant::now();
-                self.answer(reply)?;
-                replying += asked.elapsed();
-            }
+            self.read(PAUSE)?;
         }
+    }
+
+    /// Answers a question. The time until then is not that of the job.
+    pub fn answer(&mut self, answer: &Value) -> io::Result<()> {
+        self.replying += self.asked.take().map(|asked| asked.elapsed()).unwrap_or_default();
+        match &self.channel.reader {
+            Some(channel) => self.send(channel, answer),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the process, if it has not ended, and reads what it has printed.
+    pub fn finish(mut self, end: JobEnd) -> io::Result<JobOutcome> {
+        if self.job.says_its_end && matches!(end, JobEnd::TimedOut { .. }) {
+            self.ask_to_end()?;
+        }
+        self.group.end()?;
+        self.read_last()?;
+        Ok(self.outcome(end))
     }
 
     /// Has it say what it runs, and end by itself, for which it has a second.
@@ -175,17 +200,6 @@ impl<'j> Running<'j> {
         let _ = kill_process_group(self.group.id(), Signal::TERM);
         while self.group.try_end()?.is_none() && begun.elapsed() < Duration::from_secs(1) {
             self.read(PAUSE)?;
-        }
-        Ok(())
-    }
-
-    /// Answers the questions that have been read.
-    fn answer(&mut self, reply: &mut dyn FnMut(Value) -> Value) -> io::Result<()> {
-        for question in std::mem::take(&mut self.said.questions) {
-            let answer = reply(question);
-            if let Some(channel) = &self.channel.reader {
-                self.send(channel, &answer)?;
-            }
         }
         Ok(())
     }
@@ -233,7 +247,7 @@ struct WorkerMessages {
     is_past_milestone: bool,
     answer: Option<Value>,
     /// The questions that have no answer yet.
-    questions: Vec<Value>,
+    questions: VecDeque<Value>,
     /// The start of a line, or the exit status.
     rest: Vec<u8>,
     is_too_long: bool,
@@ -257,7 +271,7 @@ impl WorkerMessages {
             {
                 match serde_json::from_slice(message) {
                     Ok(Message::Milestone) => self.is_past_milestone = true,
-                    Ok(Message::Question(question)) => self.questions.push(question),
+                    Ok(Message::Question(question)) => self.questions.push_back(question),
                     Ok(Message::Answer(answer)) => self.answer = Some(answer),
                     Err(_) => {}
                 }

@@ -24,6 +24,13 @@ pub trait Work: Serialize + DeserializeOwned {
 
     /// Performs it in this process.
     fn perform(&self, caller: &Caller<'_>) -> Result<Self::Outcome>;
+
+    /// Performs it in this process but for what runs captured code, which it starts in processes of their
+    /// own; `None` if all of it runs in one.
+    fn perform_beside(&self, options: &WorkOptions) -> Option<Result<Self::Outcome>> {
+        let _ = options;
+        None
+    }
 }
 
 /// Where work runs.
@@ -124,6 +131,9 @@ pub fn perform_after<W: Work>(
     if options.isolation == Isolation::None {
         return Ok((work.perform(&Caller(None)), None));
     }
+    if let Some(outcome) = work.perform_beside(options) {
+        return Ok((outcome, None));
+    }
     let program = find_program(options.program.as_deref())?;
     let place = || format!("'{}'", program.display());
     let progress_time = options.progress_time.unwrap_or(PROGRESS_TIME);
@@ -146,7 +156,10 @@ impl Job {
         Self::for_request(work, None, None, confinement)
     }
 
-    fn for_request<W: Work>(
+    /// The same in a process of a program, which may be supervised: a process of its own then names the
+    /// kernel that ends the worker.
+    #[doc(hidden)]
+    pub fn for_request<W: Work>(
         work: &W,
         program: Option<PathBuf>,
         supervised: Option<Duration>,
@@ -232,7 +245,8 @@ pub fn supervised(worker: &Worker) -> Option<Duration> {
 }
 
 /// The program that performs work.
-fn find_program(named: Option<&Path>) -> Result<PathBuf> {
+#[doc(hidden)]
+pub fn find_program(named: Option<&Path>) -> Result<PathBuf> {
     const NAME: &str = "rehal";
     let of_variable = || env::var_os("REHAL_BINARY").filter(|it| !it.is_empty()).map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or_else(of_variable) {
@@ -268,7 +282,8 @@ fn own_library() -> Option<PathBuf> {
 }
 
 /// The error for work whose process ended before it was done. What the process said last names the kernel.
-fn ended(outcome: &JobOutcome, limit: Option<Duration>) -> Error {
+#[doc(hidden)]
+pub fn ended(outcome: &JobOutcome, limit: Option<Duration>) -> Error {
     let printed = String::from_utf8_lossy(&outcome.stderr.bytes);
     if let JobEnd::TimedOut { .. } = outcome.end {
         let place = printed.lines().find_map(|line| line.strip_prefix("note: interrupted "));

@@ -75,7 +75,6 @@ mod judge;
 mod ledger;
 mod line_file;
 mod machine;
-mod new_memory;
 mod number;
 mod number_summary;
 mod options;

@@ -38,7 +38,7 @@ pub(crate) use rounding::{NudgedRun, Rounding};
 pub use watch::{OutOfBoundsWrite, REDZONE_BYTES, watch_memory};
 
 use rehal_base::{ElementType, Range, Remedy};
-use rehal_replay::{HostRead, Observer, Operation};
+use rehal_replay::{HostRead, ObservedReplay, Observer, Operation};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::tolerance::{element_type_of, type_in_tolerances};
@@ -98,9 +98,9 @@ impl VerifyOptions {
 /// The two sides of [`verify_lockstep`] or [`verify_captures`], of which the first is expected.
 pub struct VerifySides<'r, 'o, 'd> {
     /// The replay that is trusted.
-    pub expected: &'r rehal_replay::Replay,
+    pub expected: &'r dyn ObservedReplay,
     /// The replay that is verified.
-    pub actual: &'r rehal_replay::Replay,
+    pub actual: &'r dyn ObservedReplay,
     /// More observers of the trusted replay, on a thread of its own.
     pub expected_observers: &'o mut [&'o mut (dyn Observer + Send)],
     /// More observers of the verified replay, such as progress, on the calling thread.
@@ -463,7 +463,7 @@ impl Place {
             scope: operation.scope.map(|name| String::from_utf8_lossy(name).into_owned()),
             dispatch: operation.dispatch.as_ref().map(|it| DispatchPlace {
                 executable_id: it.executable.id,
-                function: it.info.name.clone(),
+                function: it.name.to_owned(),
                 workgroup_count: it.workgroup_count,
             }),
         }

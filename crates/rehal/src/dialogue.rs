@@ -431,7 +431,7 @@ fn dispatch_of(operation: &Operation<'_>) -> Option<AskedDispatch> {
     let dispatch = operation.dispatch?;
     let name = dispatch.executable.function_names().nth(dispatch.function as usize).unwrap_or_default();
     let function = match name.is_empty() {
-        true => dispatch.info.name.clone(),
+        true => dispatch.name.to_owned(),
         false => text(name),
     };
     let (constants, _) = dispatch.constants.as_chunks::<4>();

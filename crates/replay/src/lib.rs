@@ -61,6 +61,7 @@ mod prepare;
 mod races;
 mod record;
 mod region;
+mod remote;
 mod replacements;
 mod rewrite;
 mod run;
@@ -83,7 +84,9 @@ pub use files::{FileRemap, FileWrites, resolve_path};
 pub use host_reads::{DEFAULT_BYTES_LIMIT, HostReadLog};
 pub use ids::Ids;
 pub use observe::{HostRead, Observer, Scope};
-pub use operation::{AccessedRange, DispatchOperation, ExecutableCode, LiveBuffers, Operation};
+pub use operation::{
+    AccessedRange, DispatchOperation, ExecutableCode, LiveBuffers, Operation, RunningFunction,
+};
 pub use plan::{ExecutableRecord, FileRecord, Plan, PlanOptions, RecordLocation};
 pub use planner::{PlanCheck, Plannable};
 pub use prepare::own_names;
@@ -94,6 +97,10 @@ pub use record::{
 };
 pub use rehal_capture::CaptureBytes;
 pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation, WrittenBindings};
+pub use remote::{
+    ObservedReplay, RemoteReplay, ReplayCommand, ReplayEvent, ReplayLink, SeenOperation, SeenRead, ServedRun,
+    serve_replay,
+};
 pub use replacements::{FileReplacements, ProgramSubstitutes, REPLACE_WHOLE, check_whole};
 pub use rewrite::{DataKind, DataPlace, NameKind, RewriteOptions, Rewriter, Rewritten, rewrite};
 pub use run::{FindWritten, Replay, ReplayOptions, ReplayOrder};

@@ -1,4 +1,4 @@
-use rehal_base::{Range, Result};
+use rehal_base::{Error, Range, Result};
 use rehal_hal::profile::QueueOpKind;
 use rehal_hal::{
     Buffer, BufferRef, CommandBufferParams, Device, Dispatch, Executable, FunctionInfo, QUEUE_AFFINITY_ANY,
@@ -31,8 +31,17 @@ pub struct Operation<'a> {
     /// The bytes that it may access, in the order of its arguments; the bindings of a dispatch come first.
     /// The buffer of an allocation exists only afterwards.
     pub ranges: &'a [AccessedRange<'a>],
-    /// All buffers that exist.
+    /// All buffers that exist; none in an operation of another process.
     pub buffers: LiveBuffers<'a>,
+    pub(crate) performer: Performer<'a>,
+}
+
+/// Who performs a dispatch again.
+#[derive(Clone, Copy)]
+pub(crate) enum Performer<'a> {
+    Device(&'a Device),
+    /// The process of the replay.
+    Process(&'a dyn Fn() -> Result<()>),
 }
 
 /// The buffers that exist at some time of a replay.
@@ -63,14 +72,10 @@ pub struct DispatchOperation<'a> {
     pub executable: ExecutableRecord<'a>,
     /// The captured ordinal of the function.
     pub function: u32,
-    /// The executable that runs: prepared from the captured one, or its substitute.
-    pub prepared: &'a Executable,
-    /// The function in it.
-    pub info: &'a FunctionInfo,
-    /// The ordinal of the function in it.
-    pub prepared_function: u32,
-    /// The code that it is prepared from.
-    pub code: ExecutableCode<'a>,
+    /// The name of the function.
+    pub name: &'a str,
+    /// The code that runs; `None` in an operation of another process.
+    pub running: Option<RunningFunction<'a>>,
     /// Number of workgroups in x, y and z; an indirect count as it is before the dispatch.
     pub workgroup_count: [u32; 3],
     /// Whether the workgroup count is read from a buffer.
@@ -83,6 +88,27 @@ pub struct DispatchOperation<'a> {
     pub constants: &'a [u8],
     /// Number of bindings: the first of [`Operation::ranges`], by ordinal.
     pub binding_count: usize,
+}
+
+/// A function of an executable that this process has prepared.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct RunningFunction<'a> {
+    /// The executable that runs: prepared from the captured one, or its substitute.
+    pub prepared: &'a Executable,
+    /// The function in it.
+    pub info: &'a FunctionInfo,
+    /// The ordinal of the function in it.
+    pub ordinal: u32,
+    /// The code that it is prepared from.
+    pub code: ExecutableCode<'a>,
+}
+
+impl<'a> DispatchOperation<'a> {
+    /// The function that runs; fails in an operation of another process.
+    pub fn running(&self) -> Result<RunningFunction<'a>> {
+        self.running.ok_or_else(|| Error::failed_precondition("the kernel runs in another process"))
+    }
 }
 
 /// The code of an executable that runs: the captured one, or its substitute.
@@ -125,16 +151,19 @@ impl<'a> Operation<'a> {
         &self.ranges[..count]
     }
 
-    /// Performs a dispatch again, with what its bindings contain now, and waits. `device` is that of the
-    /// replay with the index [`Operation::device`]. Other operations do nothing.
-    pub fn dispatch_again(&self, device: &Device) -> Result<()> {
-        let Some(it) = self.dispatch else { return Ok(()) };
+    /// Performs a dispatch again, with what its bindings contain now, and waits. Other operations do nothing.
+    pub fn dispatch_again(&self) -> Result<()> {
+        let device = match self.performer {
+            Performer::Device(device) => device,
+            Performer::Process(again) => return again(),
+        };
+        let Some((it, running)) = self.dispatch.and_then(|it| Some((it, it.running?))) else { return Ok(()) };
         let bindings: Vec<BufferRef<&Buffer>> =
             self.bindings().iter().map(|it| BufferRef::range(it.buffer, it.offset, it.length)).collect();
         let dispatch = Dispatch {
             workgroup_size: it.workgroup_size,
             dynamic_local_memory: it.dynamic_local_memory,
-            ..Dispatch::new(it.prepared, it.prepared_function, it.workgroup_count)
+            ..Dispatch::new(running.prepared, running.ordinal, it.workgroup_count)
                 .constants(it.constants)
                 .bindings(&bindings)
         };

@@ -6,10 +6,10 @@ use rehal_hal::{
     Command, Dispatch, DispatchFlags, FileSource, FunctionInfo, FunctionParameter, HostOp, Indexed,
     MemoryAccess, NeededWorkgroups, QueueOp, Span, StoredLists, Submission, WorkgroupCount,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The capture record of an operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordLocation {
     /// The record's ordinal.
     pub ordinal: u32,

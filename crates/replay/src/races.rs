@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use rehal_hal::{Timepoint, WrittenBindings};
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::effects::{Access, Effect};
 use crate::hazards::{Conflict, InFlight, Slots, Tracker};
@@ -126,7 +126,7 @@ fn ordinal<S: Serializer>(location: &Option<RecordLocation>, serializer: S) -> R
 }
 
 /// How an operation accesses bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessKind {
     /// It reads them.

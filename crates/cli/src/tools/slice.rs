@@ -147,7 +147,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         slice.keep_outputs = flags.get(&KEEP_OUTPUTS);
         slice.keep_references = flags.get(&KEEP_REFERENCES);
         slice.check = flags.get(&CHECK);
-        let mut steps = Steps::showing("slicing", &replay).until(interrupts::flag()?);
+        let mut steps = Steps::showing("slicing", replay.plan()).until(interrupts::flag()?);
         let written = write(&replay, &cut, &slice, (&file, &output), &mut [&mut reports, &mut steps])?;
         drop(steps);
         if let Format::Json = format {

@@ -2,6 +2,7 @@
 
 mod text;
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,14 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rehal::capture::CaptureOptions;
+use rehal::work::{ReplaySetup, SideReplay, SideWork};
 use rehal_base::{Advice, Error, Remedy, Result, StatusCode};
-use rehal_devices::{CrashReports, DeviceOptions, StaticMemoryWatch};
+use rehal_devices::{CrashReports, DeviceSettings, StaticMemoryWatch};
 use rehal_hal::WorkgroupSchedule;
 use rehal_judge::{
     Difference, Ledger, Outcome, Pulse, REDZONE_BYTES, Tolerance, Verification, VerifyOptions, VerifySides,
     verify_against, verify_captures, verify_elements, verify_lockstep, watch_memory,
 };
-use rehal_replay::{Observer, Plan, RecordLocation, Replay, Substitution};
+use rehal_replay::{ObservedReplay, Observer, Plan, RecordLocation, Replay, ReplayOptions, Substitution};
 use serde::Serialize;
 
 use super::compiler_flags::{COMPILING, SubstituteCompiler, WORKGROUPS};
@@ -160,9 +162,9 @@ const INCONCLUSIVE: u8 = 1;
 /// The other side of a comparison with a replay, as the flags say.
 enum Other {
     Ledger(PathBuf),
-    Replay(DeviceOptions),
+    Replay(DeviceSettings),
     /// A replay of another capture.
-    Capture(PathBuf, DeviceOptions),
+    Capture(PathBuf, DeviceSettings),
     /// The results that the recorder added to the capture.
     Recorded,
     /// The same replay with other contents of new memory.
@@ -172,8 +174,8 @@ enum Other {
 /// The same, opened.
 enum Expected {
     Ledger(Ledger),
-    Replay(DeviceOptions),
-    Capture(Arc<Plan>, DeviceOptions),
+    Replay(DeviceSettings),
+    Capture(Arc<Plan>, DeviceSettings),
     Memory,
 }
 
@@ -187,8 +189,9 @@ impl Expected {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let guards_buffers = flags.get(&WATCH_MEMORY) || !flags.list(&replay_flags::SUBSTITUTION).is_empty();
-    let devices = devices::options_expecting(flags, Expectations { judges_results: true, guards_buffers })?;
-    let other = other(flags, &devices)?;
+    let settings = devices::settings(flags, Expectations { judges_results: true, guards_buffers })?;
+    let devices = settings.to_options()?;
+    let other = other(flags, &settings)?;
     let mut options = VerifyOptions::default();
     options.tolerances = flags.list(&TOLERANCE);
     options.element_types = flags.list(&ledger_flags::ELEMENT_TYPE);
@@ -207,26 +210,37 @@ fn run(invocation: &Invocation) -> Result<()> {
     if let Expected::Capture(other, _) = &expected {
         reach.plans.push(other);
     }
-    if let Expected::Replay(devices) | Expected::Capture(_, devices) = &expected {
-        reach.devices.push(devices);
-    }
+    let other_devices = match &expected {
+        Expected::Replay(devices) | Expected::Capture(_, devices) => Some(devices.to_options()?),
+        Expected::Ledger(_) | Expected::Memory => None,
+    };
+    reach.devices.extend(&other_devices);
     reach.directories.extend(kernels.as_ref().map(Recording::directory));
+    // Until now, a signal ends the tool.
+    let interrupted = interrupts::flag()?;
+    options.pulse = until(interrupted.clone());
+    let limit = Cell::default();
+    let target = Target {
+        invocation,
+        reach: &reach,
+        plan: plan.clone(),
+        settings,
+        options,
+        substitutions,
+        interrupted,
+        limit,
+    };
+    let outcome = target.outcome(&expected).map_err(cannot_tell)?;
+    let (Found::Compared(found) | Found::Watched(found) | Found::Memory(found)) = &outcome;
+    let status = match found.outcome() {
+        Outcome::Same => 0,
+        Outcome::Different => DIFFERENT,
+        Outcome::Inconclusive => INCONCLUSIVE,
+    };
+    let format = flags.get(&FORMAT);
     invocation.confined(&reach, || {
-        // Until now, a signal ends the tool.
-        let interrupted = interrupts::flag()?;
-        options.pulse = until(interrupted.clone());
-        let target = Target {
-            flags,
-            plan: plan.clone(),
-            devices: devices.clone(),
-            options,
-            substitutions,
-            interrupted,
-        };
-        let outcome = target.outcome(&expected).map_err(cannot_tell)?;
-        let format = flags.get(&FORMAT);
         // The replays have closed theirs.
-        let devices = matches!(format, Format::Json).then(|| target.devices.open()).transpose()?;
+        let devices = matches!(format, Format::Json).then(|| devices.open()).transpose()?;
         let subject = Subject { capture: Some(capture.bytes()), devices: devices.as_ref() };
         invocation.print(&FoundReport::new(&outcome), format, subject)?;
         match &outcome {
@@ -234,26 +248,29 @@ fn run(invocation: &Invocation) -> Result<()> {
             // The tolerances apply to results, which are not compared.
             Found::Memory(_) => {}
         }
-        let (Found::Compared(outcome) | Found::Watched(outcome) | Found::Memory(outcome)) = outcome;
-        match outcome.outcome() {
-            Outcome::Same => {}
-            Outcome::Different => invocation.set_status(DIFFERENT),
-            Outcome::Inconclusive => invocation.set_status(INCONCLUSIVE),
-        }
         let verified = Side::Verified(WorkgroupSchedule::All);
-        Recording::of_capture(kernels.as_ref(), None, || target.replay(&target.devices, verified))
-    })
+        Recording::of_capture(kernels.as_ref(), None, || target.replay(verified))
+    })?;
+    invocation.set_status(status);
+    Ok(())
 }
 
 /// The plan to verify, with devices and options.
+///
+/// Replays whose results are compared run in processes of their own, each side in another, and are compared
+/// in this one: what the kernels of a side do to their process changes no verdict. Accesses are watched
+/// within a process.
 struct Target<'f> {
-    flags: &'f Flags,
+    invocation: &'f Invocation,
+    reach: &'f Reach<'f>,
     plan: Arc<Plan>,
-    devices: DeviceOptions,
+    settings: DeviceSettings,
     options: VerifyOptions,
     /// With their sources compiled.
     substitutions: Vec<Substitution>,
     interrupted: Arc<AtomicBool>,
+    /// How long a kernel may run.
+    limit: Cell<Option<Duration>>,
 }
 
 /// Continues until it is interrupted.
@@ -284,7 +301,7 @@ impl Target<'_> {
         if let Expected::Memory = expected {
             let found = self.verify(expected, WorkgroupSchedule::All)?;
             return Ok(
-                match self.race_behind(&found, &self.devices, Side::Watched, || {
+                match self.race_behind(&found, &self.settings, Side::Watched, || {
                     self.verify(expected, WorkgroupSchedule::All)
                 })? {
                     Some(race) => Found::Compared(race),
@@ -302,7 +319,7 @@ impl Target<'_> {
         }
         if let Some(memory) = &memory
             && let Some(race) =
-                self.race_behind(memory, &self.devices, Side::Watched, || self.watched(Side::Watched))?
+                self.race_behind(memory, &self.settings, Side::Watched, || self.watched(Side::Watched))?
         {
             return Ok(Found::Compared(race));
         }
@@ -312,7 +329,7 @@ impl Target<'_> {
         }
         let devices = match expected {
             Expected::Replay(other) => Some(other),
-            Expected::Capture(..) => Some(&self.devices),
+            Expected::Capture(..) => Some(&self.settings),
             Expected::Ledger(_) | Expected::Memory => None,
         };
         let race = match devices.filter(|_| !self.substitutions.is_empty()) {
@@ -333,7 +350,7 @@ impl Target<'_> {
     fn race_behind(
         &self,
         found: &Verification,
-        devices: &DeviceOptions,
+        devices: &DeviceSettings,
         side: Side,
         again: impl FnOnce() -> Result<Verification>,
     ) -> Result<Option<Verification>> {
@@ -352,9 +369,14 @@ impl Target<'_> {
         options.tolerances.clear();
         options.measures_rounding = false;
         for _ in 0..ATTEMPTS {
-            let expected = self.replay(devices, side)?;
-            let actual = self.replay(devices, side)?;
-            let mut again = side_by_side(&expected, &actual, |sides| verify_lockstep(sides, &options))?;
+            let mut again = match side {
+                Side::Watched => self.beside_itself(side, |sides| verify_lockstep(sides, &options))?,
+                _ => {
+                    let expected = self.side(&self.plan, devices, side)?;
+                    let actual = self.side(&self.plan, devices, side)?;
+                    self.compared(&expected, &actual, |sides| verify_lockstep(sides, &options))?
+                }
+            };
             if again.outcome() == Outcome::Different {
                 again.is_race = true;
                 again.static_writes.clone_from(&found.static_writes);
@@ -390,20 +412,45 @@ impl Target<'_> {
         const BASE: Duration = Duration::from_secs(30);
         /// This machine may not run the captured kernels.
         const UNKNOWN: Duration = Duration::from_secs(600);
-        if self.flags.get(&DEVICE_TIMEOUT).is_some() {
+        if self.invocation.flags.get(&DEVICE_TIMEOUT).is_some() {
             return Ok(());
         }
-        let limit = match expected.is_replay() {
+        self.limit.set(Some(match expected.is_replay() {
             true => {
-                let captured = self.replay(&self.devices, Side::Captured)?;
-                let begun = Instant::now();
-                let mut steps = Steps::showing("timing", &captured).until(self.interrupted.clone());
-                captured.run(&mut [&mut steps])?;
-                BASE.saturating_add(begun.elapsed().saturating_mul(1000))
+                let elapsed = self.invocation.confined_value(self.reach, || {
+                    let captured = self.replay(Side::Captured)?;
+                    let begun = Instant::now();
+                    let mut steps = Steps::showing("timing", &self.plan).until(interrupts::flag()?);
+                    captured.run(&mut [&mut steps])?;
+                    Ok(begun.elapsed())
+                });
+                BASE.saturating_add(elapsed?.saturating_mul(1000))
             }
             false => UNKNOWN,
-        };
-        rehal_crash::end_after(limit)
+        }));
+        Ok(())
+    }
+
+    /// Runs two replays of the same side in a copy of this process.
+    fn beside_itself(
+        &self,
+        side: Side,
+        verify: impl FnOnce(VerifySides<'_, '_, '_>) -> Result<Verification>,
+    ) -> Result<Verification> {
+        let (mut found, place) = self.invocation.confined_value(self.reach, || {
+            self.limit.get().map_or(Ok(()), rehal_crash::end_after)?;
+            let (expected, actual) = (self.replay(side)?, self.replay(side)?);
+            let mut statics = StaticMemoryWatch::default();
+            let mut found = side_by_side((&expected, &actual), Some(&mut statics), verify)?;
+            found.static_writes = statics.into_writes();
+            // Of which its JSON has only the record.
+            let place = found.first_unwritten_read.clone();
+            Ok((found, place))
+        })?;
+        found.first_unwritten_read = place;
+        // The signal was that of the copy.
+        self.interrupted.fetch_or(found.is_interrupted, Ordering::Relaxed);
+        Ok(found)
     }
 
     /// All memory errors of a side.
@@ -412,9 +459,14 @@ impl Target<'_> {
         const MAX_FINDINGS: usize = 10_000;
         let mut options = self.options.clone();
         (options.keep_going, options.max_differences) = (true, MAX_FINDINGS);
-        let expected = self.replay(&self.devices, side)?;
-        let actual = self.replay(&self.devices, side)?;
-        side_by_side(&expected, &actual, |sides| watch_memory(sides, &options))
+        self.watch(side, options)
+    }
+
+    fn watch(&self, side: Side, mut options: VerifyOptions) -> Result<Verification> {
+        self.beside_itself(side, |sides| {
+            options.pulse = until(interrupts::flag()?);
+            watch_memory(sides, &options)
+        })
     }
 
     /// The memory errors of the replacements that the captured kernels do not make, if there are any.
@@ -472,57 +524,93 @@ impl Target<'_> {
 
     /// Workgroups of the verified side run as scheduled.
     fn verify(&self, expected: &Expected, workgroups: WorkgroupSchedule) -> Result<Verification> {
-        let Self { devices, options, .. } = self;
+        let Self { settings, options, plan, .. } = self;
         let verified = Side::Verified(workgroups);
         match expected {
             Expected::Ledger(ledger) => {
-                let actual = self.replay(devices, verified)?;
-                let mut steps = Steps::showing("verifying", &actual);
-                let mut statics = StaticMemoryWatch::default();
-                let found = verify_against(&actual, ledger, options, &mut [&mut steps, &mut statics]);
-                let mut found = found.map_err(|error| match error.code() {
+                let actual = self.side(plan, settings, verified)?;
+                let mut steps = Steps::showing("verifying", plan);
+                let found = verify_against(&actual, ledger, options, &mut [&mut steps]);
+                let mut found = self.ended(found, &[&actual]).map_err(|error| match error.code() {
                     // Its entries are read meanwhile.
                     StatusCode::DataLoss => error.advise(ledger_flags::MAKE_LEDGER),
                     _ => error,
                 })?;
-                found.static_writes = statics.into_writes();
-                let captured = || self.replay(devices, Side::Captured);
-                match self.substitutions[..] {
-                    [] => Ok(found),
-                    _ => with_elements(found, &actual, ledger, options, captured),
+                found.static_writes = actual.static_writes();
+                if self.substitutions.is_empty() || found.digested_bytes == 0 {
+                    return Ok(found);
                 }
+                // This machine may not run the captured executables, which name the elements.
+                let Ok(captured) = self.side(plan, settings, Side::Captured) else { return Ok(found) };
+                self.compared(&captured, &actual, |sides| verify_elements(found, sides, ledger, options))
             }
             Expected::Replay(other) => {
-                let expected = self.replay(devices, Side::Captured)?;
-                let actual = self.replay(other, verified)?;
-                let found = side_by_side(&expected, &actual, |sides| verify_lockstep(sides, options));
-                let has_other = !self.flags.list(&OTHER_DEVICE).is_empty();
-                found.map_err(|error| if has_other { of_other_device(error, false) } else { error })
+                let expected = self.side(plan, settings, Side::Captured)?;
+                let has_other = !self.invocation.flags.list(&OTHER_DEVICE).is_empty();
+                let of_other = |error| if has_other { of_other_device(error, false) } else { error };
+                let actual = self.side(plan, other, verified).map_err(of_other)?;
+                self.compared(&expected, &actual, |sides| verify_lockstep(sides, options)).map_err(of_other)
             }
-            Expected::Capture(plan, other) => {
-                let files = replay_flags::files(self.flags);
-                let expected = Replay::new(plan.clone(), &other.open()?, &files)?;
-                let actual = self.replay(devices, verified)?;
-                let found = side_by_side(&expected, &actual, |sides| verify_captures(sides, options));
+            Expected::Capture(other_plan, other) => {
+                let expected = self.side(other_plan, other, Side::Captured);
+                let expected =
+                    expected.map_err(|error| of_other_device(error.context("the expected replay"), true))?;
+                let actual = self.side(plan, settings, verified)?;
+                let found = self.compared(&expected, &actual, |sides| verify_captures(sides, options));
                 found.map_err(|error| of_other_device(error, true))
             }
-            Expected::Memory => {
-                let expected = self.replay(devices, Side::Watched)?;
-                let actual = self.replay(devices, Side::Watched)?;
-                side_by_side(&expected, &actual, |sides| watch_memory(sides, options))
-            }
+            Expected::Memory => self.watch(Side::Watched, options.clone()),
         }
     }
 
-    /// A replay on devices of its own.
-    fn replay(&self, devices: &DeviceOptions, side: Side) -> Result<Replay> {
-        let flags = self.flags;
+    /// Compares replays of other processes.
+    fn compared(
+        &self,
+        expected: &SideReplay,
+        actual: &SideReplay,
+        verify: impl FnOnce(VerifySides<'_, '_, '_>) -> Result<Verification>,
+    ) -> Result<Verification> {
+        let found = side_by_side((expected, actual), None, verify);
+        let mut found = self.ended(found, &[expected, actual])?;
+        found.static_writes = actual.static_writes();
+        Ok(found)
+    }
+
+    /// The error of a process that has said why it ended.
+    fn ended(&self, found: Result<Verification>, sides: &[&SideReplay]) -> Result<Verification> {
+        found.map_err(|error| match sides.iter().find_map(|it| it.ended()) {
+            Some(outcome) => self.invocation.said(&outcome, error),
+            None => error,
+        })
+    }
+
+    /// A replay of a plan in a process of its own.
+    fn side(&self, plan: &Arc<Plan>, devices: &DeviceSettings, side: Side) -> Result<SideReplay> {
+        let mut setup = ReplaySetup::of_plan(plan)?;
+        setup.devices = devices.clone();
+        setup.options = self.options_of(side);
+        let mut work = SideWork::new(setup);
+        work.kernel_limit = self.limit.get();
+        self.invocation.side(plan, &work, self.interrupted.clone())
+    }
+
+    /// A replay of this process, on devices of its own.
+    fn replay(&self, side: Side) -> Result<Replay> {
+        let options = self.options_of(side);
+        let replay = Replay::new(self.plan.clone(), &self.settings.to_options()?.open()?, &options)?;
+        if matches!(side, Side::Verified(_) | Side::Watched) && !self.substitutions.is_empty() {
+            replay.check_executables()?;
+        }
+        Ok(replay)
+    }
+
+    fn options_of(&self, side: Side) -> ReplayOptions {
+        let flags = &self.invocation.flags;
         let substitutions = match side {
             Side::Captured | Side::WatchedCaptured => Vec::new(),
             Side::Verified(_) | Side::Watched => self.substitutions.clone(),
         };
-        let has_substitution = !substitutions.is_empty();
-        let options = replay_flags::files(flags)
+        replay_flags::files(flags)
             .substitutions(substitutions)
             .redzone_bytes(match side {
                 Side::Watched | Side::WatchedCaptured => REDZONE_BYTES,
@@ -531,12 +619,7 @@ impl Target<'_> {
             .workgroups(match side {
                 Side::Verified(workgroups) => workgroups,
                 Side::Captured | Side::Watched | Side::WatchedCaptured => WorkgroupSchedule::All,
-            });
-        let replay = Replay::new(self.plan.clone(), &devices.open()?, &options)?;
-        if has_substitution {
-            replay.check_executables()?;
-        }
-        Ok(replay)
+            })
     }
 }
 
@@ -552,7 +635,7 @@ fn of_other_device(error: Error, is_expected: bool) -> Error {
     }
 }
 
-fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
+fn other(flags: &Flags, devices: &DeviceSettings) -> Result<Other> {
     let uris = flags.list(&OTHER_DEVICE);
     let has_substitution = !flags.list(&replay_flags::SUBSTITUTION).is_empty();
     let capture = flags.get(&AGAINST_CAPTURE);
@@ -564,10 +647,11 @@ fn other(flags: &Flags, devices: &DeviceOptions) -> Result<Other> {
             )),
         };
     }
-    let other_devices = || -> Result<DeviceOptions> {
+    let other_devices = || -> Result<DeviceSettings> {
         let mut other = devices.clone();
         if !uris.is_empty() {
-            other.devices = devices::find_all(flags, OTHER_DEVICE.name(), &uris)?;
+            devices::find_all(flags, OTHER_DEVICE.name(), &uris)?;
+            other.uris.clone_from(&uris);
         }
         Ok(other)
     };
@@ -686,39 +770,21 @@ impl Report for FoundReport<'_> {
     }
 }
 
-/// Names the elements that differ by a replay with the captured executables, if the ledger has only digests
-/// of them, and other executables were verified.
-fn with_elements(
-    found: Verification,
-    actual: &Replay,
-    ledger: &Ledger,
-    options: &VerifyOptions,
-    captured: impl FnOnce() -> Result<Replay>,
-) -> Result<Verification> {
-    if found.digested_bytes == 0 {
-        return Ok(found);
-    }
-    // This machine may not run the captured executables.
-    let Ok(expected) = captured() else { return Ok(found) };
-    side_by_side(&expected, actual, |sides| verify_elements(found, sides, ledger, options))
-}
-
 /// Runs two replays, with crash reports for both.
 pub(super) fn side_by_side(
-    expected: &Replay,
-    actual: &Replay,
+    (expected, actual): (&dyn ObservedReplay, &dyn ObservedReplay),
+    statics: Option<&mut StaticMemoryWatch>,
     verify: impl FnOnce(VerifySides<'_, '_, '_>) -> Result<Verification>,
 ) -> Result<Verification> {
-    let (mut steps, mut expected_steps) = (Steps::showing("verifying", actual), Steps::silent());
-    let mut statics = StaticMemoryWatch::default();
-    let mut found = verify(VerifySides {
+    let (mut steps, mut expected_steps) = (Steps::showing("verifying", actual.plan()), Steps::silent());
+    let mut observers: Vec<&mut dyn Observer> = vec![&mut steps];
+    observers.extend(statics.map(|it| it as &mut dyn Observer));
+    verify(VerifySides {
         expected,
         actual,
         expected_observers: &mut [&mut expected_steps],
-        observers: &mut [&mut steps, &mut statics],
-    })?;
-    found.static_writes = statics.into_writes();
-    Ok(found)
+        observers: &mut observers,
+    })
 }
 
 /// Sets the record for crash reports, on the thread of the replay, and shows progress on a terminal.
@@ -733,8 +799,8 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    pub(super) fn showing(what: &'static str, replay: &Replay) -> Self {
-        let total = replay.plan().step_count() as u64;
+    pub(super) fn showing(what: &'static str, plan: &Plan) -> Self {
+        let total = plan.step_count() as u64;
         Self { progress: Progress::new(what), total, ..Self::silent() }
     }
 

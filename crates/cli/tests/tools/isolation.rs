@@ -1,6 +1,6 @@
 //! Work that a program asks for, in a process of this one: whatever a kernel does there, the caller lives.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rehal::capture::{CaptureFile, CaptureOptions};
@@ -39,7 +39,11 @@ fn kernel(plan: &Plan, body: &str) -> Replacement {
     let scratch = Scratch::new();
     let path = scratch.path("kernel.c");
     write_kernel(&path, &capture("add4.add.local-sync"), FUNCTION, body);
-    let mut built = [Substitution::new(Selector::Name(FUNCTION.into()), Replacement::file(path))];
+    built(plan, &path)
+}
+
+fn built(plan: &Plan, path: &Path) -> Replacement {
+    let mut built = [Substitution::new(Selector::Name(FUNCTION.into()), Replacement::file(path.to_owned()))];
     let mut options = CompilerOptions::default();
     options.functions = CalledFunction::in_plan(plan);
     build_substitutes(&mut built, &options, |_, _| {}).unwrap();
@@ -197,4 +201,45 @@ fn a_program_that_is_missing_or_another_is_an_error_before_anything_runs() {
     let error = perform(&work, &options).unwrap_err();
     assert_eq!(error.code(), StatusCode::Aborted);
     assert!(error.report().contains("'/bin/true'"), "{}", error.report());
+}
+
+/// Without this test, a kernel that finds the way to the process which asks may say that it is right.
+#[test]
+fn a_kernel_that_answers_for_its_process_is_not_right() {
+    let plan = setup().plan().unwrap();
+    let right = compare(&kernel(&plan, RIGHT)).run(&isolated()).unwrap();
+    assert!(right.is_right());
+    let answers = [
+        serde_json::json!({ "Answer": { "Ok": right } }),
+        serde_json::json!({ "Answer": { "Ok": right.verification } }),
+        serde_json::json!({ "Answer": { "Ok": null } }),
+    ];
+    // A process that is supervised says its status by itself.
+    for (answer, has_status) in answers.iter().flat_map(|it| [(it, 0), (it, 1)]) {
+        let scratch = Scratch::new();
+        let text = format!("{:?}", answer.to_string());
+        let path = scratch.path("kernel.c");
+        let body = "static unsigned long thread; if (!thread) pthread_create(&thread, 0, forge, 0); binding_2[i] = 7;";
+        write_kernel(&path, &capture("add4.add.local-sync"), FUNCTION, body);
+        let source = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(
+            &path,
+            include_str!("confinement/forge.c")
+                .replace("ANSWER", &text)
+                .replace("HAS_STATUS", &has_status.to_string())
+                + &source,
+        )
+        .unwrap();
+        let verified = perform(&VerifyWork::new(replaced(&built(&plan, &path))), &isolated());
+        assert!(verified.as_ref().map_or(true, |it| it.outcome() == Outcome::Different), "{verified:?}");
+        let compared = compare(&built(&plan, &path)).run(&isolated());
+        assert!(compared.as_ref().map_or(true, |it| !it.is_right()), "{compared:?}");
+        let with = format!("--replay_executable_substitution={FUNCTION}={}", path.display());
+        let ran = run(&["rehal", "verify", "--device=local-sync", &with, &capture("add4.add.local-sync")]);
+        assert_ne!(ran.status, Some(0), "{ran:?}");
+        let with = format!("--with={}", path.display());
+        let add = capture("add4.add.local-sync");
+        let ran = run(&["rehal", "compare", "--device=local-sync", "--function=add", &with, &add]);
+        assert_ne!(ran.status, Some(0), "{ran:?}");
+    }
 }

@@ -70,7 +70,7 @@ impl IndirectDispatch {
         ChangedCount {
             location: self.location,
             occurrence: self.occurrence,
-            function: operation.dispatch.map_or_else(String::new, |it| it.info.name.clone()),
+            function: operation.dispatch.map_or_else(String::new, |it| it.name.to_owned()),
             original: self.count,
             redacted: redacted.count,
         }

@@ -198,7 +198,7 @@ impl Observer for Finder<'_> {
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         if let (Some(wrong), Some(dispatch)) = (&self.wrong.dispatch, &operation.dispatch)
-            && wrong.function == dispatch.info.name
+            && wrong.function == dispatch.name
             && let Some(binding) = operation.bindings().get(wrong.binding as usize)
             && self.has(binding)?
         {

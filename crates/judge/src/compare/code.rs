@@ -68,7 +68,8 @@ impl Observer for RunningCode {
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
-        let Some(it) = &operation.dispatch else { return Ok(ControlFlow::Continue(())) };
+        let dispatch = operation.dispatch.and_then(|it| Some((it, it.running?)));
+        let Some((it, running)) = dispatch else { return Ok(ControlFlow::Continue(())) };
         let Entry::Vacant(entry) = self.of.entry((it.executable.id, it.function)) else {
             return Ok(ControlFlow::Continue(()));
         };
@@ -76,14 +77,14 @@ impl Observer for RunningCode {
             let infos = it.executable.function_infos();
             infos.get(it.function as usize).is_some_and(|info| info.name == *name)
         });
-        let ExecutableCode { format, data, .. } = it.code;
+        let ExecutableCode { format, data, .. } = running.code;
         let mut code = || Code {
             name: format.into(),
             format: str::from_utf8(format)
                 .ok()
                 .and_then(|name| self.devices.devices().iter().find_map(|it| it.info().format(name))),
-            bytes: self.bytes.entry(it.prepared.id()).or_insert_with(|| data.into()).clone(),
-            function: it.prepared_function,
+            bytes: self.bytes.entry(running.prepared.id()).or_insert_with(|| data.into()).clone(),
+            function: running.ordinal,
         };
         entry.insert(is_observed.then(&mut code));
         Ok(ControlFlow::Continue(()))

@@ -186,7 +186,7 @@ impl<W: Write> Observer for LedgerWriter<W> {
             occurrence: U64::new(operation.occurrence),
             ..EntryHeader::default()
         };
-        let entry = self.encoder.dispatch(header, &dispatch.info.name, &self.changes);
+        let entry = self.encoder.dispatch(header, dispatch.name, &self.changes);
         self.entry_count += 1;
         self.sink.write_all(entry).map_err(writing)?;
         self.changes.release();

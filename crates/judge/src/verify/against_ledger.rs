@@ -3,8 +3,8 @@ use std::ops::ControlFlow;
 
 use rehal_base::{Error, Range, Result};
 use rehal_replay::{
-    AccessKind, AccessedRange, CHANGE_BYTES, ChangeTracker, HostRead, Observer, Operation, Plan,
-    RecordLocation, Replay, TrackedBinding, merged, without,
+    AccessKind, AccessedRange, CHANGE_BYTES, ChangeTracker, HostRead, ObservedReplay, Observer, Operation,
+    Plan, RecordLocation, TrackedBinding, merged, without,
 };
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
@@ -28,7 +28,7 @@ use crate::{
 /// should change, and looks for other changes once for each submission. If it finds a difference or fails,
 /// the replay runs again, with copies of all bindings, to tell what differs where.
 pub fn verify_against(
-    replay: &Replay,
+    replay: &dyn ObservedReplay,
     ledger: &Ledger,
     options: &VerifyOptions,
     observers: &mut [&mut dyn Observer],
@@ -140,13 +140,17 @@ impl<'l> LedgerComparison<'l> {
     }
 
     /// Runs the replay.
-    fn run(&mut self, replay: &Replay, observers: &mut [&mut dyn Observer]) -> Result<Verification> {
+    fn run(
+        &mut self,
+        replay: &dyn ObservedReplay,
+        observers: &mut [&mut dyn Observer],
+    ) -> Result<Verification> {
         let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 1);
         for observer in observers {
             all.push(&mut **observer);
         }
         all.push(self);
-        replay.run(&mut all)?;
+        replay.run_observed(None, &mut all)?;
         drop(all);
         self.complete_submission()?;
         self.finish(replay.plan())

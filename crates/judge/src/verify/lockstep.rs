@@ -4,9 +4,9 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 
 use rehal_base::{ElementType, Error, Range, Result, StatusCode};
-use rehal_hal::{Buffer, DeviceGroup};
+use rehal_hal::Buffer;
 use rehal_replay::{
-    CHANGE_BYTES, ChangeTracker, HostRead, Observer, Operation, Replay, TrackedBinding, without,
+    CHANGE_BYTES, ChangeTracker, HostRead, ObservedReplay, Observer, Operation, TrackedBinding, without,
 };
 
 use super::judge::{Evidence, Judge, Known, Target, Verdict};
@@ -14,10 +14,7 @@ use super::matching::{Matching, Site};
 use super::poison::Poison;
 use super::rounding::{self, Rounding};
 use super::{Place, Verification, VerifyOptions, VerifySides};
-use crate::{
-    bytes::{different_bytes, part},
-    new_memory::fill_new_memory,
-};
+use crate::bytes::{different_bytes, part};
 
 /// Runs two replays of one plan side by side, and compares what each dispatch writes and each host read sees.
 ///
@@ -68,36 +65,31 @@ pub(crate) enum NewMemory {
 /// and 2, so that a zero in place of one is within no tolerance.
 const FILL: u8 = 0x3f;
 
-/// Fills new memory of a side.
-enum Filler {
-    Filled(u8),
-    Poisoned(Poison),
-}
-
 impl NewMemory {
-    /// That of the side with this poison.
-    fn filler(self, poison: Poison) -> Filler {
+    /// Runs a side with it.
+    fn run<'o>(
+        self,
+        replay: &dyn ObservedReplay,
+        poison: &'o mut Poison,
+        mut observers: Vec<&'o mut dyn Observer>,
+    ) -> Result<()> {
         match self {
-            Self::Filled(byte) => Filler::Filled(byte),
-            Self::Poisoned => Filler::Poisoned(poison),
+            Self::Filled(byte) => replay.run_observed(Some(byte), &mut observers),
+            Self::Poisoned => {
+                observers.push(poison);
+                replay.run_observed(None, &mut observers)
+            }
         }
     }
 }
 
-impl Observer for Filler {
+impl Observer for Poison {
     fn wants_operations(&self) -> bool {
         true
     }
 
     fn allocated(&mut self, buffer_id: u64, buffer: &Buffer) -> Result<()> {
-        match self {
-            Self::Filled(byte) => match fill_new_memory(buffer, *byte) {
-                // What cannot be written cannot be compared either.
-                Err(error) if error.code() == StatusCode::PermissionDenied => Ok(()),
-                filled => filled,
-            },
-            Self::Poisoned(poison) => poison.allocated(buffer_id, buffer),
-        }
+        Poison::allocated(self, buffer_id, buffer)
     }
 }
 
@@ -123,14 +115,8 @@ fn matched(
     let (states, next_state) = mpsc::sync_channel(0);
     let (replies, next_reply) = mpsc::sync_channel(1);
     thread::scope(|scope| {
-        let leader = Leader {
-            states,
-            replies: next_reply,
-            matching,
-            changes: Arc::default(),
-            devices: expected.devices(),
-            is_stopped: false,
-        };
+        let leader =
+            Leader { states, replies: next_reply, matching, changes: Arc::default(), is_stopped: false };
         let lead = move || lead(expected, leader, new_memory, expected_observers);
         let leader = thread::Builder::new().name("rehal-expected".into()).spawn_scoped(scope, lead);
         let leader =
@@ -149,10 +135,14 @@ fn matched(
             leader.join().unwrap_or_else(|_| Err(Error::new(StatusCode::Internal, "a replay panicked")));
         // The side that fails first makes the other one end.
         match (led, followed) {
+            // The process of the verified replay may say that it has ended. What watches memory ends it, too.
+            (Err(error), Ok((_, false))) if is_left(&error) && new_memory != NewMemory::Poisoned => {
+                Err(Error::data_loss("the verified replay ended before the expected one"))
+            }
             (Err(error), Err(other)) if is_left(&other) => Err(error.context("the expected replay")),
             (_, Err(error)) => Err(error),
             (Err(error), _) if !is_left(&error) => Err(error.context("the expected replay")),
-            (_, Ok(outcome)) => Ok(outcome),
+            (_, Ok((outcome, _))) => Ok(outcome),
         }
     })
 }
@@ -183,19 +173,18 @@ fn is_left(error: &Error) -> bool {
 
 /// Runs the expected side.
 fn lead(
-    replay: &Replay,
+    replay: &dyn ObservedReplay,
     mut leader: Leader<'_>,
     new_memory: NewMemory,
     observers: &mut [&mut (dyn Observer + Send)],
 ) -> Result<()> {
-    let mut filler = new_memory.filler(Poison::EXPECTED);
     let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 2);
     for observer in observers {
         all.push(&mut **observer);
     }
-    all.push(&mut filler);
     all.push(&mut leader);
-    replay.run(&mut all)
+    let mut poison = Poison::EXPECTED;
+    new_memory.run(replay, &mut poison, all)
 }
 
 struct Leader<'m> {
@@ -203,7 +192,6 @@ struct Leader<'m> {
     replies: Receiver<Reply>,
     matching: &'m Matching,
     changes: Arc<ChangeTracker>,
-    devices: &'m DeviceGroup,
     is_stopped: bool,
 }
 
@@ -222,9 +210,7 @@ impl Leader<'_> {
                     return Ok(());
                 }
                 (Reply::Measure { binding, element_type }, Some(operation)) => {
-                    let device = &self.devices.devices()[operation.device];
-                    let measured =
-                        rounding::measure(device, operation, &self.changes, binding, element_type)?;
+                    let measured = rounding::measure(operation, &self.changes, binding, element_type)?;
                     state = State::Measured(measured);
                 }
                 (Reply::Measure { .. }, None) => state = State::Measured(None),
@@ -281,25 +267,26 @@ impl Observer for Leader<'_> {
     }
 }
 
-/// Runs the verified side.
+/// Runs the verified side. Returns whether it was stopped, too.
 fn follow(
-    replay: &Replay,
+    replay: &dyn ObservedReplay,
     mut follower: Follower<'_>,
     observers: &mut [&mut dyn Observer],
-) -> Result<Verification> {
-    let mut filler = follower.new_memory.filler(Poison::VERIFIED);
+) -> Result<(Verification, bool)> {
+    let new_memory = follower.new_memory;
     let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 2);
     for observer in observers {
         all.push(&mut **observer);
     }
-    all.push(&mut filler);
     all.push(&mut follower);
-    replay.run(&mut all)?;
-    if follower.new_memory != NewMemory::Poisoned {
+    let mut poison = Poison::VERIFIED;
+    new_memory.run(replay, &mut poison, all)?;
+    if new_memory != NewMemory::Poisoned {
         follower.judge.check_compared("the replays have no dispatches and no host reads");
     }
+    let is_stopped = follower.judge.is_stopped;
     follower.judge.finish(replay.plan())?;
-    Ok(follower.judge.outcome)
+    Ok((follower.judge.outcome, is_stopped))
 }
 
 struct Follower<'o> {
@@ -616,10 +603,10 @@ impl Observer for Follower<'_> {
 
 #[cfg(test)]
 mod tests {
-    use rehal_hal::{BufferParams, transfer};
+    use rehal_hal::{BufferParams, DeviceGroup, transfer};
     use rehal_local::LocalSync;
     use rehal_local::executable::Plugins;
-    use rehal_replay::{AccessKind, AccessedRange, Plan, PlanOptions, ReplayOptions};
+    use rehal_replay::{AccessKind, AccessedRange, Plan, PlanOptions, Replay, ReplayOptions};
 
     use super::*;
 

@@ -18,7 +18,7 @@
 //! multiple of that of the neighbors.
 
 use rehal_base::{ElementType, Error, Range, Result, StatusCode, number_or_nan};
-use rehal_hal::{Buffer, Device, transfer};
+use rehal_hal::{Buffer, transfer};
 use rehal_replay::{ChangeTracker, Operation};
 use rehal_values::Floats;
 use serde::{Deserialize, Serialize};
@@ -247,7 +247,6 @@ struct Bound<'o> {
 /// Measures by how much what a dispatch has written to a binding moves. What is bound to it is afterwards as
 /// it was. `None` if nothing moves, or if that cannot be measured.
 pub(super) fn measure(
-    device: &Device,
     operation: &Operation<'_>,
     changes: &ChangeTracker,
     binding: u32,
@@ -264,7 +263,7 @@ pub(super) fn measure(
     let measured: Result<()> = (0..Nudge::PAIRS).try_for_each(|pair| {
         let run = |is_opposite| {
             let before = nudge(format, &all, Nudge { pair, is_opposite })?;
-            operation.dispatch_again(device)?;
+            operation.dispatch_again()?;
             let is_in = |it: &&Bound<'_>| it.buffer_id == written.buffer_id && it.range.covers(written.range);
             let index = all.iter().position(|it| is_in(&it)).unwrap_or(0);
             let at = Range { offset: written.range.offset - all[index].range.offset, ..written.range };

@@ -164,7 +164,8 @@ impl KernelRecorder {
             return Err(Error::resource_exhausted(message).advise(remedy));
         }
         let mut descriptor = describe(operation, dispatch, name, &layout)?;
-        let stem = self.stem(dispatch, &descriptor);
+        let code = dispatch.running()?.code;
+        let stem = self.stem(code.data, &descriptor);
         let named = |extension: &str| format!("{stem}.{extension}");
         if !self.recorded.insert(stem.clone()) {
             return Ok(named("json"));
@@ -181,7 +182,7 @@ impl KernelRecorder {
         // A kernel that crashes leaves none.
         let unfinished = Unfinished::create(&self.directory, &self.result)?;
         unfinished.write(&named(IMAGE), |file| {
-            file.write_all(dispatch.code.data).map_err(|error| Error::io("writing the image", &error))
+            file.write_all(code.data).map_err(|error| Error::io("writing the image", &error))
         })?;
         unfinished.write(&named(INPUT), |file| snapshot(file, operation, &layout))?;
         let descriptor_name = named("json");
@@ -216,7 +217,7 @@ impl KernelRecorder {
     }
 
     /// The name of the files without extension: the same for the same kernel in every run.
-    fn stem(&mut self, dispatch: &DispatchOperation<'_>, descriptor: &KernelDescriptor) -> String {
+    fn stem(&mut self, code: &[u8], descriptor: &KernelDescriptor) -> String {
         let mut hasher = blake3::Hasher::new();
         let shape = format!(
             "{:?} {} {} {:?} {:?} {:?} {} {:?} {:?}",
@@ -232,7 +233,7 @@ impl KernelRecorder {
         );
         hasher.update(&(shape.len() as u64).to_le_bytes());
         hasher.update(shape.as_bytes());
-        parallel::hash(&mut hasher, dispatch.code.data);
+        parallel::hash(&mut hasher, code);
         let digest = hasher.finalize().to_hex();
         let is_plain = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
         let name = descriptor.name.chars().take(MAX_NAME).map(|it| if is_plain(it) { it } else { '_' });
@@ -405,6 +406,7 @@ fn describe(
     name: &str,
     layout: &Layout,
 ) -> Result<KernelDescriptor> {
+    let running = dispatch.running()?;
     let constants = words(dispatch.constants);
     let bindings: Vec<_> = operation.bindings().iter().zip(&layout.offsets).collect();
     let described = bindings.iter().enumerate().map(|(ordinal, (it, offset))| {
@@ -422,13 +424,13 @@ fn describe(
     let described: Vec<_> = described.collect();
     // A size of zero is left to the driver, which takes the executable's.
     let size = std::array::from_fn(|axis| match dispatch.workgroup_size[axis] {
-        0 => dispatch.info.workgroup_size[axis].max(1),
+        0 => running.info.workgroup_size[axis].max(1),
         size => size,
     });
     let (teams, threads) = (product(dispatch.workgroup_count), product(size));
     let values = described.iter().map(|_| 0).chain(constants.iter().map(|it| u64::from(*it)));
     let offsets = layout.offsets.iter().copied().chain(constants.iter().map(|_| 0));
-    let format = str::from_utf8(dispatch.code.format)
+    let format = str::from_utf8(running.code.format)
         .map_err(|_| Error::data_loss("the format of the executable is not UTF-8"))?;
     Ok(KernelDescriptor {
         name: name.to_string(),
@@ -446,7 +448,7 @@ fn describe(
         arg_ptrs: values.collect(),
         arg_offsets: offsets.collect(),
         format_version: VERSION,
-        function_ordinal: dispatch.prepared_function,
+        function_ordinal: running.ordinal,
         executable_format: format.to_string(),
         specialization_constants: words(dispatch.executable.constants),
         workgroup_count: dispatch.workgroup_count,

@@ -76,7 +76,8 @@ impl DispatchFiles {
     }
 
     fn dispatch(&self, operation: &Operation<'_>, dispatch: &DispatchOperation<'_>) -> Result<DispatchFile> {
-        let code = &dispatch.code;
+        let running = dispatch.running()?;
+        let code = &running.code;
         let digest = blake3::hash(code.data).to_hex();
         let bindings = operation.bindings().iter().enumerate();
         let bindings = bindings
@@ -89,7 +90,7 @@ impl DispatchFiles {
             format: String::from_utf8_lossy(code.format).into_owned(),
             executable: path,
             executable_constants: words(dispatch.executable.constants),
-            function: dispatch.prepared_function,
+            function: running.ordinal,
             workgroup_count: dispatch.workgroup_count,
             workgroup_size: dispatch.workgroup_size,
             dynamic_local_memory: dispatch.dynamic_local_memory,

@@ -197,7 +197,7 @@ pub(super) fn seen<'o>(operation: &Operation<'o>) -> Option<Launch<'o>> {
         bindings: bindings(ranges),
     };
     let (location, occurrence) = (operation.location, operation.occurrence);
-    Some(Launch { key, name: &dispatch.info.name, location, occurrence, device: Some(operation.device) })
+    Some(Launch { key, name: dispatch.name, location, occurrence, device: Some(operation.device) })
 }
 
 /// Groups dispatches, and measures them from the host.

@@ -61,7 +61,7 @@ impl Observer for DispatchSites {
             let count = dispatch.workgroup_count.map(u64::from);
             *site = Some(Dispatched {
                 device: operation.device,
-                name: dispatch.info.name.to_string(),
+                name: dispatch.name.to_owned(),
                 workgroups: count.into_iter().fold(1, u64::saturating_mul),
                 bound: distinct_bytes(operation.bindings().iter().map(|it| (it.buffer_id, it.range()))),
             });

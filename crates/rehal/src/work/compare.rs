@@ -1,3 +1,4 @@
+use std::env;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -5,15 +6,16 @@ use std::time::{Duration, Instant};
 use rehal_base::{Error, Result, StatusCode, keep_freed_memory};
 use rehal_devices::CrashReports;
 use rehal_jobs::{
-    Asker, Caller, Confinement, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput, Printed, Work,
-    WorkOptions, perform_after,
+    Asker, Caller, Confinement, Isolation, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput,
+    Printed, Work, WorkOptions, perform_after,
 };
-use rehal_judge::{CompareOptions, CompareSubject, Comparison, KernelComparer, Measuring, Pulse};
+use rehal_judge::{CompareOptions, CompareSubject, Comparison, KernelComparer, Measuring, Outcome, Pulse};
 use rehal_kernels::{KernelOptions, Kernels};
 use rehal_replay::{Plan, Replacement, Selector, Substitution};
 use serde::{Deserialize, Serialize};
 
 use super::setup::{ReplaySetup, add_code};
+use super::side::SideReplay;
 
 /// The comparison of a kernel of a capture with a replacement.
 #[derive(Clone, Serialize, Deserialize)]
@@ -65,7 +67,41 @@ impl CompareWork {
     pub fn run(&self, options: &WorkOptions) -> Result<Comparison> {
         let attempt = |work: &Self, spent| perform_after(work, options, spent);
         let (first, again) = self.attempts(attempt, |(_, end)| end.is_some_and(is_crash))?;
-        again.unwrap_or(first).0
+        let comparison = again.unwrap_or(first).0?;
+        match options.isolation {
+            Isolation::None => Ok(comparison),
+            Isolation::Process => self.confirm(comparison, options),
+        }
+    }
+
+    /// Compares again what a process says is right, since it could say so of anything: with each side in a
+    /// process of its own, and the comparison in this one.
+    fn confirm(&self, mut comparison: Comparison, options: &WorkOptions) -> Result<Comparison> {
+        if !comparison.is_right() {
+            return Ok(comparison);
+        }
+        let plan = self.setup.plan()?;
+        let side = |code: Option<&Replacement>| {
+            let mut setup = self.setup.clone();
+            let selector = Selector::Name(self.function.clone());
+            let substitution = code.map(|it| Substitution::new(selector, it.clone()));
+            setup.options.substitutions = substitution.into_iter().collect();
+            SideReplay::of_setup(&plan, &setup, options)
+        };
+        let (expected, actual) = (side(self.baseline.as_ref())?, side(self.replacement.as_ref())?);
+        let mut verify = self.options.verify.clone();
+        verify.measures_rounding &= comparison.changes_inputs;
+        let found = expected.lockstep(&actual, &verify)?;
+        match (found.outcome(), found.inconclusive.first()) {
+            (Outcome::Inconclusive, reason) => {
+                let reason = reason.map_or("", String::as_str);
+                let message = format!("cannot tell whether the replacement is right: {reason}");
+                return Err(Error::failed_precondition(message));
+            }
+            (Outcome::Different, _) => comparison.verification = found,
+            (Outcome::Same, _) => {}
+        }
+        Ok(comparison)
     }
 
     /// The first attempt and, if it crashed with changed inputs, one with the captured inputs. `attempt` gets
@@ -218,7 +254,15 @@ fn attempt(
             CompareEnd::TimedOut { limit, is_timing }
         }
         end => match outcome.of_work::<CompareWork>() {
-            Some(Ok(comparison)) => CompareEnd::Compared(Box::new(comparison)),
+            Some(Ok(comparison)) => {
+                let mut options = WorkOptions::default();
+                (options.program, options.time) = (env::current_exe().ok(), Some(check));
+                options.confinement = confinement.clone();
+                match work.confirm(comparison, &options) {
+                    Ok(comparison) => CompareEnd::Compared(Box::new(comparison)),
+                    Err(error) => CompareEnd::Failed(error),
+                }
+            }
             Some(Err(error)) => CompareEnd::Failed(error),
             None if is_crash(end) => CompareEnd::Crashed(how(&outcome)),
             None => CompareEnd::Ended(how(&outcome)),

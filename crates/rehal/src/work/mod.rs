@@ -4,6 +4,7 @@ mod check;
 mod compare;
 mod replay;
 mod setup;
+mod side;
 mod verify;
 
 pub use rehal_jobs::{Caller, Confinement, Isolation, ProcessLimits, Sandbox, Work, WorkOptions, perform};
@@ -15,6 +16,8 @@ pub use compare::CompareWork;
 pub use compare::{CompareEnd, IsolatedComparison, compare_isolated};
 pub use replay::{ReplayWork, Replayed};
 pub use setup::ReplaySetup;
+#[doc(hidden)]
+pub use side::{SideReplay, SideWork};
 pub use verify::VerifyWork;
 
 use rehal_base::Result;
@@ -30,6 +33,7 @@ pub fn perform_work(worker: &Worker) -> Result<()> {
             WorkKind::of::<VerifyWork>(),
             WorkKind::of::<CompareWork>(),
             WorkKind::of::<CheckWork>(),
+            WorkKind::of::<SideWork>(),
         ],
     )
 }

@@ -3,12 +3,13 @@ use std::path::Path;
 
 use rehal_base::{Error, Result};
 use rehal_devices::{CrashReports, StaticMemoryWatch};
-use rehal_jobs::{Caller, Confinement, Work};
+use rehal_jobs::{Caller, Confinement, Work, WorkOptions};
 use rehal_judge::{Ledger, Verification, VerifyOptions, VerifySides, verify_against, verify_lockstep};
 use rehal_replay::{Observer, Plan, Replay};
 use serde::{Deserialize, Serialize};
 
 use super::setup::ReplaySetup;
+use super::side::SideReplay;
 
 /// The verification of a replay: with a ledger, or else, with substitutions, in lockstep with the captured
 /// executables, or else with what the recorder added to the capture.
@@ -42,34 +43,59 @@ impl VerifyWork {
         observers: &mut [&mut dyn Observer],
     ) -> Result<Verification> {
         let plan = replay.plan();
-        let ledger = match &self.ledger {
+        if let Some(ledger) = self.expected(plan)? {
+            return verify_against(replay, &ledger, &self.options, observers);
+        }
+        // Lockstep is of two replays of one plan.
+        let expected = self.captured().replay(plan.clone())?;
+        let mut statics = StaticMemoryWatch::default();
+        let sides = VerifySides {
+            expected: &expected,
+            actual: replay,
+            expected_observers: &mut [&mut CrashReports::records()],
+            observers: &mut [&mut CrashReports::records(), &mut statics],
+        };
+        let mut found = verify_lockstep(sides, &self.options)?;
+        found.static_writes = statics.into_writes();
+        Ok(found)
+    }
+
+    /// The ledger to compare with; `None` for the captured executables.
+    fn expected(&self, plan: &Plan) -> Result<Option<Ledger>> {
+        match &self.ledger {
             Some(path) => {
                 let ledger = Ledger::open(Path::new(path))?;
                 ledger.check_capture(plan)?;
-                ledger
+                Ok(Some(ledger))
             }
-            None if !self.setup.options.substitutions.is_empty() => {
-                let mut captured = self.setup.clone();
-                captured.options.substitutions.clear();
-                // Lockstep is of two replays of one plan.
-                let expected = captured.replay(plan.clone())?;
-                let mut statics = StaticMemoryWatch::default();
-                let sides = VerifySides {
-                    expected: &expected,
-                    actual: replay,
-                    expected_observers: &mut [&mut CrashReports::records()],
-                    observers: &mut [&mut CrashReports::records(), &mut statics],
-                };
-                let mut found = verify_lockstep(sides, &self.options)?;
-                found.static_writes = statics.into_writes();
-                return Ok(found);
-            }
-            None => Ledger::from_plan(plan)?.ok_or_else(|| {
+            None if !self.setup.options.substitutions.is_empty() => Ok(None),
+            None => Ledger::from_plan(plan)?.map(Some).ok_or_else(|| {
                 Error::invalid_argument("nothing to compare with: the capture has no expected results")
                     .advise("give a ledger or another executable, or record with a ledger")
-            })?,
+            }),
+        }
+    }
+
+    /// The replay of the captured executables.
+    fn captured(&self) -> ReplaySetup {
+        let mut captured = self.setup.clone();
+        captured.options.substitutions.clear();
+        captured
+    }
+
+    /// Verifies a replay of another process, in this one.
+    fn beside(&self, options: &WorkOptions) -> Result<Verification> {
+        let plan = self.setup.plan()?;
+        let ledger = self.expected(&plan)?;
+        let actual = SideReplay::of_setup(&plan, &self.setup, options)?;
+        let mut found = match ledger {
+            Some(ledger) => verify_against(&actual, &ledger, &self.options, &mut [])?,
+            None => {
+                SideReplay::of_setup(&plan, &self.captured(), options)?.lockstep(&actual, &self.options)?
+            }
         };
-        verify_against(replay, &ledger, &self.options, observers)
+        found.static_writes = actual.static_writes();
+        Ok(found)
     }
 }
 
@@ -83,5 +109,9 @@ impl Work for VerifyWork {
         let replay = self.setup.replay(plan)?;
         replay.check_capture()?;
         self.verify(&replay, &mut [&mut CrashReports::records()])
+    }
+
+    fn perform_beside(&self, options: &WorkOptions) -> Option<Result<Verification>> {
+        Some(self.beside(options))
     }
 }

@@ -29,7 +29,9 @@ use crate::Observer;
 use crate::effects::{Effect, Footprints};
 use crate::flight::Issue;
 use crate::one_by_one::{OneByOne, Walker, recorded, walk};
-use crate::operation::{AccessedRange, DispatchOperation, ExecutableCode, LiveBuffers, Operation};
+use crate::operation::{
+    AccessedRange, DispatchOperation, ExecutableCode, LiveBuffers, Operation, Performer, RunningFunction,
+};
 use crate::plan::{Completion, RecordLocation};
 
 /// An operation with its arguments: objects by index, and all references resolved to ranges of buffers.
@@ -363,13 +365,12 @@ impl<'r> Run<'r, '_, '_> {
                     Some(code) => ExecutableCode { format: code.format.as_bytes(), data: code.data() },
                     None => ExecutableCode { format: executable.format, data: executable.data },
                 };
+                let info = prepared.function(function)?;
                 Some(DispatchOperation {
                     executable,
                     function: it.function,
-                    prepared,
-                    info: prepared.function(function)?,
-                    prepared_function: function,
-                    code,
+                    name: &info.name,
+                    running: Some(RunningFunction { prepared, info, ordinal: function, code }),
                     workgroup_count: resolved.workgroup_count,
                     is_indirect: matches!(it.workgroup_count, WorkgroupCount::Indirect(_)),
                     workgroup_size: it.workgroup_size,
@@ -390,6 +391,7 @@ impl<'r> Run<'r, '_, '_> {
             dispatch,
             ranges: &ranges,
             buffers: LiveBuffers { ids: &self.plan.buffer_ids, buffers: &objects.buffers },
+            performer: Performer::Device(&self.replay.devices.devices()[resolved.device as usize]),
         };
         self.observers.iter_mut().for_each(|it| it.pause_timing());
         let mut flow = Ok(ControlFlow::Continue(()));

@@ -82,8 +82,8 @@ impl Observer for Stepped {
                 Ok(Bound { offset: it.offset, bytes: transfer::to_vec(it.buffer, it.offset, it.length)? })
             };
             self.dispatches.push(Ran::Dispatch {
-                executable: dispatch.prepared.backend().name().to_string(),
-                function: dispatch.info.name.clone(),
+                executable: dispatch.running.unwrap().prepared.backend().name().to_string(),
+                function: dispatch.name.to_owned(),
                 constants: dispatch.constants.to_vec(),
                 bindings: operation.bindings().iter().map(bound).collect::<Result<_>>()?,
                 workgroup_count: dispatch.workgroup_count,

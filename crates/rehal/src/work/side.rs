@@ -1,0 +1,189 @@
+use std::ffi::OsString;
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_devices::{CrashReports, StaticMemoryWatch};
+use rehal_jobs::{
+    Caller, Conversation, Job, JobEnd, JobOutcome, JobProgress, PROGRESS_TIME, Work, WorkOptions, ended,
+    find_program,
+};
+use rehal_judge::{StaticWrite, Verification, VerifyOptions, VerifySides, verify_lockstep};
+use rehal_replay::{
+    ObservedReplay, Observer, Plan, RemoteReplay, ReplayCommand, ReplayEvent, ReplayLink, ServedRun,
+    serve_replay,
+};
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::setup::ReplaySetup;
+
+/// A replay whose observers are in the process that asks for it: the kernels cannot change what these find.
+#[derive(Clone, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SideWork {
+    /// The replay.
+    pub setup: ReplaySetup,
+    /// How long a kernel may run.
+    pub kernel_limit: Option<Duration>,
+    /// The path of the file through which bytes pass.
+    exchange: OsString,
+}
+
+impl SideWork {
+    /// A replay of a setup.
+    pub fn new(setup: ReplaySetup) -> Self {
+        Self { setup, kernel_limit: None, exchange: OsString::new() }
+    }
+}
+
+impl Work for SideWork {
+    const NAME: &'static str = "side";
+    type Outcome = ();
+
+    fn perform(&self, caller: &Caller<'_>) -> Result<()> {
+        let asker = caller.asker()?;
+        let mut asker = asker.ok_or_else(|| Error::failed_precondition("no process observes the replay"))?;
+        let exchange = File::options().read(true).write(true).open(&self.exchange);
+        let exchange = exchange.map_err(|error| Error::io("opening the file of a replay", &error))?;
+        let plan = self.setup.plan()?;
+        caller.confine(|confinement| self.setup.confine(&plan, confinement))?;
+        self.kernel_limit.map_or(Ok(()), rehal_crash::end_after)?;
+        let replay = self.setup.replay(plan)?;
+        replay.check_capture()?;
+        let mut reports = CrashReports::records();
+        let mut observe = |run: &mut ServedRun<'_>| {
+            let mut statics = StaticMemoryWatch::default();
+            run(&mut [&mut reports, &mut statics])?;
+            Ok(serde_json::to_value(statics.into_writes()).unwrap_or_default())
+        };
+        serve_replay(&replay, &exchange, &mut observe, &mut |event| {
+            asker.ask(event).map_err(|error| Error::io("asking the process that observes a replay", &error))
+        })
+    }
+}
+
+/// A replay in a process of its own, which ends when this is dropped.
+pub struct SideReplay {
+    replay: RemoteReplay,
+    ended: Arc<Mutex<Option<JobOutcome>>>,
+}
+
+/// Asks whether a process is ended early.
+type Watch = dyn FnMut(JobProgress) -> ControlFlow<()> + Send;
+
+impl SideReplay {
+    /// Starts a process of a program, by default this one, that replays a plan with the limits of the
+    /// options. It uses what their confinement lists, and the files of the work. `watch` is asked every few
+    /// milliseconds whether to end it early.
+    pub fn start(
+        plan: Arc<Plan>,
+        work: &SideWork,
+        program: Option<PathBuf>,
+        options: &WorkOptions,
+        watch: Box<Watch>,
+    ) -> Result<Self> {
+        let cannot = |error: &std::io::Error| Error::io("starting the process of a replay", error);
+        let exchange = memfd_create("rehal-replay", MemfdFlags::CLOEXEC);
+        let exchange = File::from(exchange.map_err(|error| cannot(&error.into()))?);
+        let mut work = work.clone();
+        // The process opens it by this name: it has no other.
+        work.exchange = format!("/proc/{}/fd/{}", std::process::id(), exchange.as_raw_fd()).into();
+        let limit = options.time;
+        let progress_time = options.progress_time.unwrap_or(PROGRESS_TIME);
+        let mut job = Job::for_request(&work, program, Some(progress_time), &options.confinement)?;
+        (job.limits.time, job.says_its_end) = (limit, true);
+        let conversation = Conversation::start(job);
+        let conversation = conversation.map_err(|error| cannot(&error))?;
+        let ended = Arc::default();
+        let conversation = Some(conversation);
+        let mut link = Link { conversation, limit, watch, ended: Arc::clone(&ended) };
+        match link.next()? {
+            ReplayEvent::Ready => Ok(Self { replay: RemoteReplay::new(plan, exchange, link), ended }),
+            _ => Err(Error::data_loss("the process of a replay did not begin")),
+        }
+    }
+
+    /// Starts one of a setup where the options say.
+    pub(super) fn of_setup(plan: &Arc<Plan>, setup: &ReplaySetup, options: &WorkOptions) -> Result<Self> {
+        let program = find_program(options.program.as_deref())?;
+        let place = format!("'{}'", program.display());
+        let watch = Box::new(|_| ControlFlow::Continue(()));
+        let (plan, work) = (plan.clone(), SideWork::new(setup.clone()));
+        Self::start(plan, &work, Some(program), options, watch).context(|| place)
+    }
+
+    /// Compares another side with this one.
+    pub(super) fn lockstep(&self, actual: &Self, options: &VerifyOptions) -> Result<Verification> {
+        let (expected_observers, observers) = (&mut [], &mut []);
+        verify_lockstep(VerifySides { expected: self, actual, expected_observers, observers }, options)
+    }
+
+    /// How its process ended, if it did before this was dropped.
+    pub fn ended(&self) -> Option<JobOutcome> {
+        self.ended.lock().clone()
+    }
+
+    /// The functions that changed static variables in the last run, as its process says.
+    pub fn static_writes(&self) -> Vec<StaticWrite> {
+        Vec::deserialize(self.replay.found()).unwrap_or_default()
+    }
+}
+
+impl ObservedReplay for SideReplay {
+    fn plan(&self) -> &Arc<Plan> {
+        self.replay.plan()
+    }
+
+    fn run_observed(&self, new_memory: Option<u8>, observers: &mut [&mut dyn Observer]) -> Result<()> {
+        self.replay.run_observed(new_memory, observers)
+    }
+}
+
+struct Link {
+    /// `None` once the process has ended.
+    conversation: Option<Conversation>,
+    limit: Option<Duration>,
+    watch: Box<Watch>,
+    ended: Arc<Mutex<Option<JobOutcome>>>,
+}
+
+impl Link {
+    fn next(&mut self) -> Result<ReplayEvent> {
+        let failed = |error| Error::io("asking the process of a replay", &error);
+        let conversation = self.conversation.as_mut().ok_or_else(has_ended)?;
+        let end = match conversation.next(&mut self.watch).map_err(failed)? {
+            Ok(event) => return ReplayEvent::deserialize(&event).map_err(|error| failed(error.into())),
+            Err(end) => end,
+        };
+        let outcome = self.conversation.take().ok_or_else(has_ended)?.finish(end).map_err(failed)?;
+        let error = match (end, outcome.of_work::<SideWork>()) {
+            (JobEnd::Interrupted, _) => Error::new(StatusCode::Cancelled, "the replay was interrupted"),
+            (_, Some(Err(error))) => error,
+            _ => ended(&outcome, self.limit),
+        };
+        *self.ended.lock() = Some(outcome);
+        Err(error)
+    }
+}
+
+fn has_ended() -> Error {
+    Error::new(StatusCode::Aborted, "the process of a replay has ended")
+}
+
+impl ReplayLink for Link {
+    fn exchange(&mut self, command: &ReplayCommand) -> Result<ReplayEvent> {
+        let conversation = self.conversation.as_mut().ok_or_else(has_ended)?;
+        let answered = serde_json::to_value(command)
+            .map_err(Into::into)
+            .and_then(|command: Value| conversation.answer(&command));
+        answered.map_err(|error| Error::io("answering the process of a replay", &error))?;
+        self.next()
+    }
+}
