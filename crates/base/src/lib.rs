@@ -57,7 +57,7 @@ pub use file_kind::FileKind;
 pub use format_error::{Fault, FormatError};
 pub use json::number_or_nan;
 pub use map::{MappedFile, mapped_file_at};
-pub use memory::{HostMemory, Overrun, evict, keep_freed_memory};
+pub use memory::{HostMemory, Overrun, OwnBytes, evict, keep_freed_memory};
 pub use nearest::nearest;
 pub use padded::{Align, padded};
 pub use range::{Range, checked_array_bytes};

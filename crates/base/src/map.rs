@@ -7,24 +7,21 @@ use std::sync::OnceLock;
 
 use memmap2::{Mmap, MmapOptions, MmapRaw, UncheckedAdvice};
 
-use self::table::TableEntry;
 use crate::{Error, Result};
 
-mod table;
+mod mapped;
 
-pub use table::mapped_file_at;
+pub use mapped::mapped_file_at;
 
 /// A whole file, mapped read-only.
 ///
 /// Pages are loaded on access and released by [`MappedFile::forget`], so that a streaming reader needs no
 /// memory of its own for a file of any size.
 pub struct MappedFile {
-    /// The registration of `map`, dropped before `map` is unmapped.
-    _entry: Option<TableEntry>,
     map: Option<Mmap>,
     file: File,
     /// A second, writable mapping, created on demand.
-    private: OnceLock<(TableEntry, MmapRaw)>,
+    private: OnceLock<MmapRaw>,
     path: PathBuf,
 }
 
@@ -50,23 +47,22 @@ impl MappedFile {
         let metadata = file.metadata().map_err(|e| Error::io(format_args!("reading '{shown}'"), &e))?;
         if metadata.len() == 0 {
             let (private, path) = (OnceLock::new(), path.to_path_buf());
-            return Ok(Self { _entry: None, map: None, file, private, path });
+            return Ok(Self { map: None, file, private, path });
         }
         // SAFETY: the mapping is private and read-only. Another process that writes to or truncates the file
         // while it is mapped can change bytes or raise SIGBUS; readers check each value after reading it
         // once, and docs/unsafe.md names what remains.
         let map =
             unsafe { Mmap::map(&file) }.map_err(|e| Error::io(format_args!("mapping '{shown}'"), &e))?;
-        let entry = TableEntry::for_range(path, map.as_ptr().addr(), map.len());
         let (private, path) = (OnceLock::new(), path.to_path_buf());
-        Ok(Self { _entry: Some(entry), map: Some(map), file, private, path })
+        Ok(Self { map: Some(map), file, private, path })
     }
 
     /// A second, copy-on-write mapping of the file, as a pointer to its first byte: writes are visible
     /// neither in [`MappedFile::bytes`] nor in the file. All callers share it, and it lives as long as
     /// `self`.
     pub(crate) fn private(&self) -> Result<NonNull<u8>> {
-        if let Some((_, map)) = self.private.get() {
+        if let Some(map) = self.private.get() {
             return Ok(first(map));
         }
         let mut options = MmapOptions::new();
@@ -76,9 +72,12 @@ impl MappedFile {
         let map = unsafe { options.map_copy(&self.file) }.map_err(|error| {
             Error::io(format_args!("mapping '{}' as writable", self.path.display()), &error)
         })?;
-        let map = MmapRaw::from(map);
-        let entry = TableEntry::for_range(&self.path, map.as_ptr().addr(), map.len());
-        Ok(first(&self.private.get_or_init(|| (entry, map)).1))
+        Ok(first(self.private.get_or_init(|| MmapRaw::from(map))))
+    }
+
+    /// The open file.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
 
     /// All bytes of the file.

@@ -39,7 +39,7 @@ const SANDBOX: Flag<Sandbox> = Flag::choice(
 
 const MEMORY: Flag<u64> = limit(
     "sandbox_memory",
-    "The most bytes of private memory of the code and its replay; 0: twice the memory of the machine.",
+    "The most bytes of private memory of the code and its replay, besides mapped files; 0: twice the memory of the machine.",
 );
 
 const THREADS: Flag<u64> = limit(

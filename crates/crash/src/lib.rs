@@ -30,7 +30,6 @@
 //!
 //! | place | state | what it is for |
 //! | --- | --- | --- |
-//! | `base/map/table.rs` | `MAPPED_FILES` | names the file of a SIGBUS |
 //! | `base/memory/guarded.rs` | `SPARE` | pages of guarded buffers, to be used again |
 //! | `base/memory/spare.rs` | `SPARE` | freed blocks, to be used again |
 //! | `capi/fork.rs` | `PROCESS`, `CALLS`, `HAS_THREADS`, `DEPTH` | whether a child after fork may call |

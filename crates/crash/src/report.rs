@@ -212,7 +212,11 @@ fn report_truncation(fault: &Fault<'_>) {
     let is_mapped = rehal_base::mapped_file_at(address, |path, offset| {
         text.push("DATA_LOSS; '").name_bytes(path);
         text.push("' was truncated while it was mapped, or cannot be read (SIGBUS at offset ");
-        text.decimal(offset as u64).push(")\n  try: run it again once nothing writes to the file; ");
+        text.decimal(offset as u64).push(")");
+        if let Some([ordinal, offset]) = known_record() {
+            text.push("\n  at: record #").decimal(ordinal).push(", offset ").decimal(offset);
+        }
+        text.push("\n  try: run it again once nothing writes to the file; ");
         text.push("to replace a file that is in use, write a new one and rename it over the old\n");
     });
     if is_mapped.is_some() {

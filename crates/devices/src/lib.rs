@@ -33,6 +33,7 @@ pub use executable_functions::executable_functions;
 pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
 pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions, RequestedData};
+pub use rehal_local::topology::memory_bytes;
 pub use scope_timer::{ScopeTimer, dispatch_scope, find_scope};
 pub use static_memory::StaticMemoryWatch;
 pub use values::{

@@ -519,19 +519,18 @@ pub struct PlainBuffer {
 impl PlainBuffer {
     /// `size` zeroed bytes.
     pub fn allocate(size: u64) -> Result<Self> {
-        Self::allocate_aligned(size, 0)
+        HostMemory::allocate(size).map(Self::over)
     }
 
-    /// `size` zeroed bytes, aligned to `alignment` bytes (a power of two, or 0 for any).
+    /// `size` zeroed bytes, aligned as `params` require.
     #[inline]
-    pub fn allocate_aligned(size: u64, alignment: u64) -> Result<Self> {
-        let memory = HostMemory::allocate_aligned(size, alignment)?;
-        Ok(Self::over(memory))
+    pub fn allocate_with(params: &BufferParams, size: u64) -> Result<Self> {
+        HostMemory::allocate_for_file(size, params.min_alignment, params.file_offset).map(Self::over)
     }
 
     /// The same, [guarded](HostMemory::allocate_guarded).
-    pub fn allocate_guarded(size: u64, alignment: u64) -> Result<Self> {
-        HostMemory::allocate_guarded(size, alignment).map(Self::over)
+    pub fn allocate_guarded(params: &BufferParams, size: u64) -> Result<Self> {
+        HostMemory::allocate_guarded(size, params.min_alignment, params.file_offset).map(Self::over)
     }
 
     /// A buffer over existing memory.

@@ -1,17 +1,29 @@
 use std::any::Any;
-use std::sync::Arc;
+use std::fs::Metadata;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
-use rehal_base::{Error, HostMemory, Range, Result};
+use rehal_base::{Error, HostMemory, MappedFile, Range, Result};
 
 use crate::flags::MemoryAccess;
 
+/// Shorter reads are copies.
+const LARGE_BYTES: u64 = 1 << 20;
+
 /// A driver's implementation of a file.
 pub trait FileBackend: Any + Send + Sync {
-    /// Fills `range` of `target` with the bytes at `offset`; fails if the file is too short.
+    /// Fills `range` of `target` with the bytes at `offset`; fails if the file is too short. The memory may
+    /// be the file's from then on: see [`HostMemory::map_file_at`].
     fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()>;
 
     /// Writes `range` of `source` at `offset`.
     fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()>;
+
+    /// Fails if memory is the file's and it has been changed since it was imported: what used the memory may
+    /// have seen either contents.
+    fn check_unchanged(&self) -> Result<()>;
 }
 
 /// Bytes outside of device memory that queues read and write: a cheap clone of a shared object.
@@ -98,17 +110,15 @@ impl HostFile {
                 "read-only memory cannot back a writable file",
             ));
         }
-        Ok(File::new(access, self.length()?, self))
-    }
-
-    /// Number of bytes.
-    pub fn length(&self) -> Result<u64> {
         match self {
-            Self::Disk(file) => match file.metadata() {
-                Ok(metadata) => Ok(metadata.len()),
-                Err(error) => Err(Error::io("reading the length of a file", &error)),
-            },
-            Self::Memory(memory) => Ok(memory.length()),
+            Self::Disk(file) => {
+                let metadata = file.metadata().map_err(|error| reading_length(&error))?;
+                let is_written = access.contains(MemoryAccess::WRITE);
+                let (map, is_mapped, state) =
+                    (OnceLock::new(), AtomicBool::new(false), State::from(&metadata));
+                Ok(File::new(access, metadata.len(), DiskFile { file, is_written, state, map, is_mapped }))
+            }
+            Self::Memory(memory) => Ok(File::new(access, memory.length(), MemoryFile(memory))),
         }
     }
 }
@@ -119,23 +129,86 @@ impl From<std::fs::File> for HostFile {
     }
 }
 
-impl FileBackend for HostFile {
+/// A file on disk.
+struct DiskFile {
+    file: std::fs::File,
+    /// Whether queues may write it: what they have read from it before must not change.
+    is_written: bool,
+    /// When it was imported.
+    state: State,
+    /// The file, mapped when it is first read at length; `None` if it cannot be.
+    map: OnceLock<Option<Arc<MappedFile>>>,
+    /// Whether memory may be the file's.
+    is_mapped: AtomicBool,
+}
+
+/// The properties of a file that tell a change of it.
+#[derive(PartialEq)]
+struct State {
+    length: u64,
+    modified: Option<SystemTime>,
+}
+
+impl From<&Metadata> for State {
+    fn from(metadata: &Metadata) -> Self {
+        Self { length: metadata.len(), modified: metadata.modified().ok() }
+    }
+}
+
+fn reading_length(error: &std::io::Error) -> Error {
+    Error::io("reading the length of a file", error)
+}
+
+impl FileBackend for DiskFile {
     fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
-        match self {
-            Self::Disk(file) => {
-                target.read_file_at(file, offset, range)?.map_err(|error| Error::io("reading a file", &error))
-            }
-            Self::Memory(memory) => target.copy_from(range.offset, memory, offset, range.length),
+        let reading = |error| Error::io("reading a file", &error);
+        if self.is_written || range.length < LARGE_BYTES {
+            return target.read_file_at(&self.file, offset, range)?.map_err(reading);
         }
+        let map = self.map.get_or_init(|| {
+            let file = self.file.try_clone().ok()?;
+            MappedFile::from_file(file, Path::new("a file")).ok().map(Arc::new)
+        });
+        let is_mapped = match map {
+            Some(map) => target.map_file_at(map, offset, range)?.map_err(reading)?,
+            None => target.read_file_at(&self.file, offset, range)?.map(|()| false).map_err(reading)?,
+        };
+        self.is_mapped.fetch_or(is_mapped, Ordering::Relaxed);
+        Ok(())
     }
 
     fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
-        match self {
-            Self::Disk(file) => source
-                .write_file_at(file, offset, range)?
-                .map_err(|error| Error::io("writing a file", &error)),
-            Self::Memory(memory) => memory.copy_from(offset, source, range.offset, range.length),
+        let written = source.write_file_at(&self.file, offset, range)?;
+        written.map_err(|error| Error::io("writing a file", &error))
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        if !self.is_mapped.load(Ordering::Relaxed) {
+            return Ok(());
         }
+        let metadata = self.file.metadata().map_err(|error| reading_length(&error))?;
+        match State::from(&metadata) == self.state {
+            true => Ok(()),
+            false => Err(Error::data_loss("the file was changed while it was in use")
+                .advise("run it again once nothing writes to the file; to replace a file that is in use, write a new one and rename it over the old")),
+        }
+    }
+}
+
+/// Host memory as a file.
+struct MemoryFile(HostMemory);
+
+impl FileBackend for MemoryFile {
+    fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
+        target.copy_from(range.offset, &self.0, offset, range.length)
+    }
+
+    fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
+        self.0.copy_from(offset, source, range.offset, range.length)
+    }
+
+    fn check_unchanged(&self) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -147,6 +220,8 @@ mod tests {
     fn disk_and_memory_files_behave_the_same() {
         let disk = HostFile::Disk(tempfile::tempfile().unwrap());
         for file in [disk, HostFile::from_bytes(&[0; 12]).unwrap()] {
+            let file = file.into_file(MemoryAccess::READ | MemoryAccess::WRITE).unwrap();
+            let file = file.backend();
             let memory = HostMemory::allocate(16).unwrap();
             memory.write(4, &[1, 2, 3, 4]).unwrap();
             file.write_at(8, &memory, Range::new(4, 4).unwrap()).unwrap();
@@ -159,9 +234,37 @@ mod tests {
 
     #[test]
     fn a_truncated_file_is_data_loss() {
-        let file = HostFile::Disk(tempfile::tempfile().unwrap());
+        let file = HostFile::Disk(tempfile::tempfile().unwrap()).into_file(MemoryAccess::READ).unwrap();
         let memory = HostMemory::allocate(16).unwrap();
-        let beyond = file.read_at(4, &memory, memory.whole()).unwrap_err();
+        let beyond = file.backend().read_at(4, &memory, memory.whole()).unwrap_err();
         assert_eq!(beyond.code(), rehal_base::StatusCode::DataLoss);
+    }
+    /// Bytes written to a file show in memory that is its; no run may pass for one with either contents.
+    #[test]
+    fn a_file_that_changes_while_memory_is_its_own_is_data_loss() {
+        use std::io::Write;
+        let mut disk = tempfile::NamedTempFile::new().unwrap();
+        disk.write_all(&[7; 3 << 20]).unwrap();
+        let is_mapped = |access, offset| {
+            let file = HostFile::Disk(std::fs::File::open(disk.path()).unwrap()).into_file(access).unwrap();
+            let memory = HostMemory::allocate_for_file(2 << 20, 0, Some(64)).unwrap();
+            file.backend().read_at(offset, &memory, memory.whole()).unwrap();
+            file.backend().check_unchanged().unwrap();
+            let set = |seconds| {
+                let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+                disk.as_file().set_modified(time).unwrap();
+            };
+            set(1);
+            let outcome = file.backend().check_unchanged();
+            set(2);
+            assert!(memory.bytes(memory.whole()).unwrap().iter().all(|byte| *byte == 7));
+            outcome.is_err_and(|error| error.code() == rehal_base::StatusCode::DataLoss)
+        };
+        assert_eq!(is_mapped(MemoryAccess::READ, 64), cfg!(target_os = "linux"));
+        assert!(!is_mapped(MemoryAccess::READ, 65), "copied, as the address does not fit");
+        assert!(
+            !is_mapped(MemoryAccess::READ | MemoryAccess::WRITE, 64),
+            "copied, as the program may write it"
+        );
     }
 }

@@ -13,6 +13,9 @@ pub struct BufferParams {
     pub affinity: QueueAffinity,
     /// Minimum alignment in bytes; 0 lets the device choose.
     pub min_alignment: u64,
+    /// The offset in a file from which the first byte will be read, modulo 2^64, if that is known: a device
+    /// may choose the address so that its memory is the file's. Captures do not contain it.
+    pub file_offset: Option<u64>,
 }
 
 impl Default for BufferParams {
@@ -27,6 +30,7 @@ impl Default for BufferParams {
             memory_type: MemoryType::DEVICE_LOCAL,
             affinity: QUEUE_AFFINITY_ANY,
             min_alignment: 0,
+            file_offset: None,
         }
     }
 }
@@ -48,7 +52,7 @@ impl BufferParams {
             access: if self.access.is_empty() { Self::default().access } else { self.access },
             memory_type: if self.memory_type.is_empty() { MemoryType::OPTIMAL } else { self.memory_type },
             affinity: if self.affinity == 0 { QUEUE_AFFINITY_ANY } else { self.affinity },
-            min_alignment: self.min_alignment,
+            ..self
         }
     }
 }

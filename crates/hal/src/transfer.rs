@@ -9,7 +9,7 @@
 
 use std::cell::Cell;
 
-use rehal_base::{Error, HostMemory, Range, Result, StatusCode};
+use rehal_base::{Error, HostMemory, OwnBytes, Range, Result, StatusCode};
 
 use crate::flags::*;
 use crate::{Buffer, BufferParams, BufferRef, Device, Mapping, Semaphore};
@@ -39,6 +39,22 @@ pub fn to_vec(buffer: &Buffer, offset: u64, length: u64) -> Result<Vec<u8>> {
     bytes.resize(length, 0);
     read(buffer, offset, &mut bytes)?;
     Ok(bytes)
+}
+
+/// The same as memory. Pages that are still those of a file take none: see [`HostMemory::to_copy`].
+pub fn to_memory(buffer: &Buffer, offset: u64, length: u64) -> Result<HostMemory> {
+    if device_for_reading(buffer, offset, length).is_some() {
+        return staged(buffer, offset, length);
+    }
+    let mapping = buffer.map(MemoryAccess::READ, offset, length)?;
+    let copy = mapping.source()?.to_copy(whole(&mapping))?;
+    mapping.unmap().map(|()| copy)
+}
+
+/// The same, as bytes.
+#[doc(hidden)]
+pub fn to_own(buffer: &Buffer, offset: u64, length: u64) -> Result<OwnBytes> {
+    OwnBytes::new(to_memory(buffer, offset, length)?)
 }
 
 /// Passes the bytes of a range to `take` in pieces, in order; `length` may be [`WHOLE_BUFFER`]. A mapped
@@ -75,6 +91,11 @@ pub fn view<R>(
         let result = look(mapping.source()?)?;
         return mapping.unmap().map(|()| result);
     }
+    look(&staged(buffer, offset, length)?)
+}
+
+/// A copy of a range in memory of the host.
+fn staged(buffer: &Buffer, offset: u64, length: u64) -> Result<HostMemory> {
     let copy = HostMemory::allocate(buffer.resolve(offset, length)?.length)?;
     let mut done = 0;
     read_with(buffer, offset, length, |memory, range| {
@@ -82,13 +103,25 @@ pub fn view<R>(
         done += range.length;
         Ok(())
     })?;
-    look(&copy)
+    Ok(copy)
 }
 
 /// Writes bytes to a buffer at `offset`.
 pub fn write(buffer: &Buffer, offset: u64, source: &[u8]) -> Result<()> {
     let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & buffer.params().access);
     write_as(buffer, access, offset, source.len() as u64, source)
+}
+
+/// As [`write`]. Pages of files that the bytes have become the buffer's, if they can.
+#[doc(hidden)]
+pub fn write_own(buffer: &Buffer, offset: u64, source: &OwnBytes) -> Result<()> {
+    if !buffer.is_mappable() {
+        return write(buffer, offset, source);
+    }
+    let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & buffer.params().access);
+    let mapping = buffer.map(access, offset, source.len() as u64)?;
+    mapping.target()?.share(0, source)?;
+    mapping.unmap()
 }
 
 /// [`write`] to the start of a range, all of which is mapped for `access` if it is mappable.
@@ -184,6 +217,7 @@ impl<'d> Staging<'d> {
             memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
             affinity,
             min_alignment: 0,
+            file_offset: None,
         }
     }
 

@@ -38,7 +38,7 @@ pub enum Sandbox {
 /// Limits of a confined process; `None` for those of the process that starts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLimits {
-    /// Bytes of private memory.
+    /// Bytes of private memory, besides pages of files that are mapped: those of each file a few times.
     pub memory_bytes: Option<u64>,
     /// Number of threads, besides those that the machine has.
     pub thread_count: Option<u64>,
@@ -154,7 +154,7 @@ impl Confinement {
     /// [has](Self::lacks) it, such as a call that a container denies: the rest confines. Fails if it must be
     /// confined in full and the system cannot.
     pub fn enter(&self) -> Result<Option<Error>> {
-        self.limits.enter()?;
+        self.limits.enter(self.mapped_bytes())?;
         if self.sandbox == Sandbox::Off {
             return Ok(None);
         }
@@ -175,6 +175,14 @@ impl Confinement {
             Err(error) if must => Err(error.advise(LOWER)),
             confined => Ok(confined.err()),
         }
+    }
+
+    /// The bytes of mappings of the files that are read: the system counts those that may be written as
+    /// memory, and each replay of a process has its own.
+    fn mapped_bytes(&self) -> u64 {
+        const MAPPINGS: u64 = 8;
+        let length = |path| std::fs::metadata(path).ok().filter(|it| it.is_file()).map(|it| it.len());
+        self.reads.iter().filter_map(length).fold(0, u64::saturating_add).saturating_mul(MAPPINGS)
     }
 
     fn restrict_files(&self) -> Result<()> {
@@ -220,10 +228,10 @@ fn is_of_no_directory(file: &PathFd) -> bool {
 }
 
 impl ProcessLimits {
-    fn enter(&self) -> Result<()> {
+    fn enter(&self, mapped_bytes: u64) -> Result<()> {
         let core = if self.dumps_core { None } else { Some(0) };
         let limits = [
-            (Resource::Data, self.memory_bytes),
+            (Resource::Data, self.memory_bytes.map(|it| it.saturating_add(mapped_bytes))),
             // Unknown numbers of threads are not limited: the limit includes those of the user.
             (
                 Resource::Nproc,

@@ -1,9 +1,10 @@
 //! Work as data, which runs in this process or in one of the program `rehal`.
 
 use std::env;
-use std::fs;
+use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -271,14 +272,7 @@ pub fn find_program(named: Option<&Path>) -> Result<PathBuf> {
 /// The file that has this code: a library, or the program.
 fn own_library() -> Option<PathBuf> {
     let address = own_library as *const () as usize;
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    maps.lines().find_map(|line| {
-        let (range, rest) = line.split_once(' ')?;
-        let (first, end) = range.split_once('-')?;
-        let number = |text| usize::from_str_radix(text, 16).ok();
-        let is_own = (number(first)?..number(end)?).contains(&address);
-        is_own.then(|| rest.find('/').map(|at| PathBuf::from(&rest[at..]))).flatten()
-    })
+    rehal_base::mapped_file_at(address, |path, _| OsStr::from_bytes(path).into())
 }
 
 /// The error for work whose process ended before it was done. What the process said last names the kernel.

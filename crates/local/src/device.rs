@@ -175,17 +175,17 @@ impl LocalDevice {
         matches!(self.executor, Executor::Task { .. })
     }
 
-    fn plain_buffer(&self, size: u64, alignment: u64) -> Result<PlainBuffer> {
+    fn plain_buffer(&self, params: &BufferParams, size: u64) -> Result<PlainBuffer> {
         match self.guards_buffers {
-            true => PlainBuffer::allocate_guarded(size, alignment),
-            false => PlainBuffer::allocate_aligned(size, alignment),
+            true => PlainBuffer::allocate_guarded(params, size),
+            false => PlainBuffer::allocate_with(params, size),
         }
     }
 
     /// A buffer that a queue allocates. As in the reference, no queue owns an empty one.
     fn alloca(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         let granted = self.grant(params)?;
-        let buffer = self.plain_buffer(size, params.min_alignment)?;
+        let buffer = self.plain_buffer(&params, size)?;
         let buffer = if self.is_task() && size != 0 { buffer.queue_ordered() } else { buffer };
         Ok(Buffer::new(granted, size, buffer.counted(&self.memory, granted.memory_type)))
     }
@@ -292,7 +292,7 @@ impl DeviceBackend for LocalDevice {
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         let granted = self.grant(params)?;
-        let buffer = self.plain_buffer(size, params.min_alignment)?;
+        let buffer = self.plain_buffer(&params, size)?;
         let buffer = buffer.counted(&self.memory, granted.memory_type);
         Ok(self.host_buffer(MemoryEventKind::Allocate, granted, size, buffer))
     }

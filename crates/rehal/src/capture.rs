@@ -34,7 +34,7 @@ pub use crate::survey::{
 };
 #[doc(hidden)]
 pub use crate::survey::{MAX_FAILED, MAX_WORKGROUP_COUNTS};
-pub use crate::verdict::{FileState, Verdict};
+pub use crate::verdict::{FileState, Verdict, memory_warning};
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_edit::{
     CaptureDiff, ChangeKind, DataDifference, DiffOptions, DiffedCapture, DiffedExecutable, ExecutableChange,
@@ -42,4 +42,5 @@ pub use rehal_edit::{
     ScopePath,
 };
 pub use rehal_judge::{ElementDifference, ElementDifferences, Histogram, HistogramBin};
+pub use rehal_replay::MemoryNeeds;
 pub use rehal_replay::dump::{Format, Progress};

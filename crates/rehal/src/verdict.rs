@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use rehal_base::{Error, Remedy, Result};
 use rehal_hal::{Device, DeviceGroup};
 use rehal_replay::{
-    ExecutableRecord, FileContents, FileRemap, PlanCheck, Plannable, Replay, ReplayOptions, dump::Progress,
-    resolve_path,
+    ExecutableRecord, FileContents, FileRemap, MemoryNeeds, PlanCheck, Plannable, Replay, ReplayOptions,
+    dump::Progress, resolve_path,
 };
 
 use crate::capture::{CaptureFile, Survey};
@@ -23,6 +23,8 @@ pub struct Verdict {
     pub files: Vec<FileState>,
     /// The warnings of a replay, and where each comes first.
     pub warnings: Vec<String>,
+    /// The memory that its buffers need on a CPU device; `None` if the capture cannot be planned.
+    pub memory: Option<MemoryNeeds>,
     /// Whether its executables were loaded; see [`Verdict::load`].
     pub is_loaded: bool,
 }
@@ -85,6 +87,13 @@ impl CaptureFile {
     }
 }
 
+/// The reason why a replay may end without memory on a device that uses that of this machine, if it may.
+pub fn memory_warning(needs: &MemoryNeeds) -> Option<String> {
+    let own = needs.own_bytes;
+    let limit = rehal_devices::memory_bytes().filter(|limit| own > *limit)?;
+    Some(format!("its buffers need {own} bytes of memory at a time, of which this process may use {limit}"))
+}
+
 impl Verdict {
     /// Whether nothing prevents a replay.
     pub fn is_replayable(&self) -> bool {
@@ -109,6 +118,7 @@ impl Verdict {
             reasons: Vec::new(),
             files: Vec::new(),
             warnings: Vec::new(),
+            memory: None,
             is_loaded: false,
         };
         if let Some(tear) = capture.tear() {
@@ -134,6 +144,10 @@ impl Verdict {
     }
 
     fn check(&mut self, capture: &CaptureFile, checked: &Plannable, device: &Device, remaps: &[FileRemap]) {
+        self.memory = Some(checked.memory());
+        if device.info().uses_host_memory {
+            self.warnings.extend(memory_warning(&checked.memory()));
+        }
         self.reasons.extend(checked.check_not_empty().err());
         self.reasons.extend(checked.executables().filter_map(|it| check_format(&it, device).err()));
         let unread = self.check_limits(capture, device).err();

@@ -448,6 +448,7 @@ fn buffer_params(it: &layout::AllocateBuffer) -> BufferParams {
         memory_type: MemoryType::from_bits_retain(it.memory_type.get()),
         affinity: it.queue_affinity.get(),
         min_alignment: it.min_alignment.get(),
+        file_offset: None,
     }
 }
 

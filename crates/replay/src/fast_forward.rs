@@ -92,8 +92,16 @@ impl FastForward {
         let state = run.state;
         this.open_scopes.clone_from(&state.open_scopes);
         for at in &this.region.restored {
-            let memory = HostMemory::allocate(at.end - at.start)?;
-            this.read(&state, at, |offset, bytes| memory.write(offset, bytes))?;
+            let length = at.end - at.start;
+            let memory = match this.holder(&state, at.holder, MemoryAccess::READ)? {
+                Some(Held::Buffer(buffer)) => transfer::to_memory(buffer, at.start, length)
+                    .map_err(|error| this.cannot_restore(error, at.holder))?,
+                _ => {
+                    let memory = HostMemory::allocate(length)?;
+                    this.read(&state, at, |offset, bytes| memory.write(offset, bytes))?;
+                    memory
+                }
+            };
             this.saved.push(Saved { at: *at, memory, after: None });
         }
         let mut reads = FirstReads::default();
@@ -292,8 +300,7 @@ impl FastForward {
             })?;
             let bytes = |it: Range| Bytes { holder, start: start + it.offset, end: start + it.end() };
             for range in changed.iter() {
-                let (at, memory) = (bytes(range), HostMemory::allocate(range.length)?);
-                memory.copy_from(0, &saved.memory, range.offset, range.length)?;
+                let (at, memory) = (bytes(range), saved.memory.to_copy(range)?);
                 kept.push(Saved { at, memory, after: Some(self.digest(&state, &at)?) });
             }
             for at in

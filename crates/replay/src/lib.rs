@@ -47,6 +47,7 @@ mod hazards;
 mod host_reads;
 mod ids;
 mod lists;
+mod memory_needs;
 mod message;
 mod observe;
 mod one_by_one;
@@ -83,6 +84,7 @@ pub use fast_forward::{FastForward, VariedBytes, VariedPiece};
 pub use files::{FileRemap, FileWrites, resolve_path};
 pub use host_reads::{DEFAULT_BYTES_LIMIT, HostReadLog};
 pub use ids::Ids;
+pub use memory_needs::MemoryNeeds;
 pub use observe::{HostRead, Observer, Scope};
 pub use operation::{
     AccessedRange, DispatchOperation, ExecutableCode, LiveBuffers, Operation, RunningFunction,

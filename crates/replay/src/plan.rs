@@ -8,6 +8,8 @@ use rehal_hal::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::MemoryNeeds;
+
 /// The capture record of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordLocation {
@@ -24,6 +26,7 @@ pub struct RecordLocation {
 /// stored, sent to another thread and run concurrently.
 #[derive(Clone)]
 pub struct Plan {
+    pub(crate) memory: MemoryNeeds,
     pub(crate) capture: CaptureBytes,
     pub(crate) version: Version,
     pub(crate) tear: Option<Tear>,
@@ -210,6 +213,11 @@ impl Plan {
             }
         }
         Ok(changed)
+    }
+
+    /// The memory that its buffers need on a CPU device.
+    pub fn memory(&self) -> MemoryNeeds {
+        self.memory
     }
 
     /// Number of devices used by the capture.

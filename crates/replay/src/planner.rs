@@ -7,9 +7,9 @@ use rehal_capture::{
     Capture, CaptureBytes, ObjectType, OpenOptions, Payload, PayloadType, Record, layout, payload,
 };
 use rehal_hal::{
-    BufferRef, BufferUsage, Command, CreateOp, FileContents, HostOp, ImportFile, Indexed, MemoryAccess,
-    MemoryType, Op, PrepareExecutable, QueueOp, Rename, RenameHost, Span, StoredLists, Submission,
-    rename_buffer_ref, rename_lists,
+    Binding, BufferRef, BufferUsage, Command, CreateOp, FileContents, HostOp, ImportFile, Indexed,
+    MemoryAccess, MemoryType, Op, PrepareExecutable, QueueOp, Rename, RenameHost, Span, StoredLists,
+    Submission, rename_buffer_ref, rename_lists,
 };
 
 use crate::arguments::{check_command, check_queue_op};
@@ -17,6 +17,7 @@ use crate::command_buffer::{CommandBufferState, Use};
 use crate::decode::{self, decode, is_indirect};
 use crate::effects::extent;
 use crate::ids::{Ids, refuse};
+use crate::memory_needs::{BufferNeeds, MemoryNeeds};
 use crate::order::Order;
 use crate::plan::{
     self, Completion, ExecutableRecord, Extent, FileRecord, OBJECT_KINDS, ObjectKind, Plan, PlanOptions,
@@ -25,6 +26,12 @@ use crate::plan::{
 
 /// Bytes of the capture planned between two calls of the progress function.
 const PROGRESS_STEP_BYTES: u64 = 4 << 20;
+
+/// Reads of fewer bytes do not decide where a buffer is placed: devices copy them.
+const LARGE_BYTES: u64 = 1 << 20;
+
+/// Reads of files from other offsets are copied: kernels need buffers of this alignment.
+const MAPPED_ALIGNMENT_BYTES: u64 = 64;
 
 impl Plan {
     /// Compiles a capture.
@@ -66,6 +73,7 @@ pub struct Plannable {
     device_count: u32,
     executables: Vec<StoredExecutable>,
     files: Vec<StoredFile>,
+    memory: MemoryNeeds,
 }
 
 impl<'a> PlanCheck<'a> {
@@ -83,13 +91,19 @@ impl<'a> PlanCheck<'a> {
 
     /// Fails if a submission never runs. `bytes` are those of `capture`, of which all records were checked.
     pub fn finish(self, bytes: &CaptureBytes, capture: &Capture<'a>) -> Result<Plannable> {
+        let memory = self.0.memory_needs();
         let Planner { order, device_count, executables, files, .. } = self.0;
         order.finish().map_err(|(location, error)| location.find_in(capture, error))?;
-        Ok(Plannable { capture: bytes.clone(), device_count, executables, files })
+        Ok(Plannable { capture: bytes.clone(), device_count, executables, files, memory })
     }
 }
 
 impl Plannable {
+    /// See [`Plan::memory`].
+    pub fn memory(&self) -> MemoryNeeds {
+        self.memory
+    }
+
     /// See [`Plan::check_not_empty`].
     pub fn check_not_empty(&self) -> Result<()> {
         plan::check_not_empty(self.device_count)
@@ -212,6 +226,12 @@ struct Planner<'a> {
     /// Index in `scopes` by name: captures may have as many names as records.
     scope_indices: HashMap<&'a [u8], usize>,
     skipped_count: u64,
+    /// The creations of large buffers into which no queue has read from a file.
+    unread: HashMap<u32, StepOp>,
+    /// The buffers, for [`MemoryNeeds`].
+    buffers: Vec<BufferNeeds>,
+    /// The steps that have been forgotten.
+    forgotten: u32,
 }
 
 impl<'a> Planner<'a> {
@@ -240,6 +260,9 @@ impl<'a> Planner<'a> {
             scopes: Vec::new(),
             scope_indices: HashMap::new(),
             skipped_count: 0,
+            unread: HashMap::new(),
+            buffers: Vec::new(),
+            forgotten: 0,
         }
     }
 
@@ -251,6 +274,7 @@ impl<'a> Planner<'a> {
     /// Forgets what only the plan needs of the records so far: not the executables and files, which later
     /// records name.
     fn forget(&mut self) {
+        self.forgotten += self.steps.len() as u32;
         self.steps.clear();
         self.host_ops.clear();
         self.commands.clear();
@@ -260,6 +284,7 @@ impl<'a> Planner<'a> {
         self.extents.clear();
         self.initial_payloads.clear();
         self.deferred_uses.clear();
+        self.unread.clear();
         self.order.forget_completions();
     }
 
@@ -365,8 +390,11 @@ impl<'a> Planner<'a> {
             | CreateOp::Buffer { .. } => {}
         }
         let op = op.rename(self)?;
-        if let CreateOp::Buffer { params, size, .. } | CreateOp::ImportedBuffer { params, size, .. } = &op {
+        if let CreateOp::Buffer { params, size, created, .. }
+        | CreateOp::ImportedBuffer { params, size, created, .. } = &op
+        {
             self.extents.push(extent(params, *size));
+            self.note_created(*created, *size, StepOp::Host(self.host_ops.len() as u32));
         }
         let is_named_only = matches!(
             op,
@@ -434,13 +462,20 @@ impl<'a> Planner<'a> {
             }
         }
         let submission = submission.rename(self)?;
-        if let QueueOp::Alloca { params, size, .. } = &submission.op {
-            self.extents.push(extent(params, *size));
-        }
         let index = self.submissions.len() as u32;
+        match submission.op {
+            QueueOp::Alloca { ref params, size, created, .. } => {
+                self.extents.push(extent(params, size));
+                self.note_created(created, size, StepOp::Submission(index));
+            }
+            QueueOp::Read { ref target, file, file_offset, .. } => {
+                self.note_read(target, file, file_offset);
+            }
+            _ => {}
+        }
         let waits = submission.waits.of(&self.lists.timepoints);
         let signals = submission.signals.of(&self.lists.timepoints);
-        let step = self.steps.len() as u32;
+        let step = self.next_step();
         let runs = self.order.submit(step, index, self.location, waits, signals)?;
         if !runs {
             self.deferred_uses.insert(index, self.used.as_slice().into());
@@ -448,6 +483,46 @@ impl<'a> Planner<'a> {
         self.submissions.push(submission);
         self.push_step(if runs { StepOp::Submission(index) } else { StepOp::Deferred(index) });
         Ok(())
+    }
+
+    fn note_created(&mut self, buffer: u32, size: u64, by: StepOp) {
+        self.buffers.push(BufferNeeds { size, mapped: 0, created: self.next_step() });
+        if size >= LARGE_BYTES {
+            self.unread.insert(buffer, by);
+        }
+    }
+
+    /// The first large read into a buffer decides which offset in a file its first byte has.
+    fn note_read(&mut self, target: &BufferRef<u32>, file: u32, file_offset: u64) {
+        let Binding::Direct(buffer) = target.binding else { return };
+        if target.length < LARGE_BYTES {
+            return;
+        }
+        let first_byte = file_offset.wrapping_sub(target.offset);
+        let is_external = matches!(self.files[file as usize].source.contents, FileContents::External { .. });
+        if is_external && first_byte.is_multiple_of(MAPPED_ALIGNMENT_BYTES) {
+            let needs = &mut self.buffers[buffer as usize];
+            needs.mapped = needs.mapped.saturating_add(target.length).min(needs.size);
+        }
+        let params = match self.unread.remove(&buffer) {
+            Some(StepOp::Host(index)) => match self.host_ops.get_mut(index as usize) {
+                Some(HostOp::Create(
+                    CreateOp::Buffer { params, .. } | CreateOp::ImportedBuffer { params, .. },
+                )) => params,
+                _ => return,
+            },
+            Some(StepOp::Submission(index)) => match self.submissions.get_mut(index as usize) {
+                Some(Submission { op: QueueOp::Alloca { params, .. }, .. }) => params,
+                _ => return,
+            },
+            _ => return,
+        };
+        params.file_offset = Some(first_byte);
+    }
+
+    /// The needs of a replay, in which each buffer lives up to its last use.
+    fn memory_needs(&self) -> MemoryNeeds {
+        MemoryNeeds::new(&self.buffers, &self.last_use[ObjectKind::Buffer as usize])
     }
 
     fn add_executable(&mut self, it: &PrepareExecutable<Ids<'a>>) -> Result<()> {
@@ -503,6 +578,10 @@ impl<'a> Planner<'a> {
         Ok(*state)
     }
 
+    fn next_step(&self) -> u32 {
+        self.forgotten + self.steps.len() as u32
+    }
+
     fn push_step(&mut self, op: StepOp) {
         self.steps.push(Step { location: self.location, op });
     }
@@ -521,7 +600,7 @@ impl<'a> Planner<'a> {
     fn number(&mut self, id: u64, kind: ObjectKind) -> Result<u32> {
         let index = self.last_use[kind as usize].len() as u32;
         self.objects.insert(id, (Object::Numbered(kind), index))?;
-        self.last_use[kind as usize].push(self.steps.len() as u32);
+        self.last_use[kind as usize].push(self.next_step());
         if kind == ObjectKind::Buffer {
             self.buffer_ids.push(id);
         }
@@ -531,7 +610,7 @@ impl<'a> Planner<'a> {
     /// The index of an object, which is marked as used by the next step.
     fn used(&mut self, id: u64, kind: ObjectKind) -> Result<u32> {
         let index = self.lookup(id, Object::Numbered(kind))?;
-        self.last_use[kind as usize][index as usize] = self.steps.len() as u32;
+        self.last_use[kind as usize][index as usize] = self.next_step();
         self.used.push((kind, index));
         Ok(index)
     }
@@ -575,6 +654,7 @@ impl<'a> Planner<'a> {
         }
         releases.sort_by_key(|release| release.step);
         Ok(Plan {
+            memory: self.memory_needs(),
             capture: bytes,
             version: capture.version(),
             tear: capture.tear(),

@@ -414,7 +414,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         let outcome = self.steps(steps);
         // Work in flight uses the objects of this run, so it must complete first.
         match (outcome, self.flight.abort()) {
-            (Ok(()), None) => Ok(()),
+            (Ok(()), None) => self.replay.files.check_unchanged(self.plan, &self.replay.file_remaps),
             (_, Some((location, error))) => Err(self.plan.locate(error, location)),
             (Err(error), None) => Err(error),
         }

@@ -68,13 +68,14 @@ impl Pages {
     /// where pages cannot be protected. `length` is not 0; `alignment` is a power of two.
     ///
     /// Memory of a page or more begins at a page, as other allocations do, and shorter memory ends where a
-    /// page does, but for its alignment: an access to what follows it faults.
-    pub(super) fn allocate(length: usize, alignment: usize) -> Option<(Self, NonNull<u8>)> {
-        let bytes = length.checked_next_multiple_of(PAGE_BYTES)?;
+    /// page does, but for its alignment: an access to what follows it faults. `at_page` is where in its first
+    /// page longer memory begins.
+    pub(super) fn allocate(length: usize, alignment: usize, at_page: usize) -> Option<(Self, NonNull<u8>)> {
+        let bytes = length.checked_add(at_page)?.checked_next_multiple_of(PAGE_BYTES)?;
         let offset = if length < PAGE_BYTES && alignment < PAGE_BYTES {
             (bytes - length) & !(alignment - 1)
         } else {
-            0
+            at_page
         };
         let pages = match Self::take_spare(bytes, alignment) {
             Some(pages) => {

@@ -2,26 +2,29 @@
 
 mod copy;
 mod evict;
+mod file_pages;
 mod files;
 mod guarded;
+mod pages;
 mod spare;
 #[cfg(test)]
 mod tests;
 
-use std::alloc::{Layout, alloc, alloc_zeroed};
+use std::alloc::Layout;
 use std::any::Any;
 use std::borrow::Cow;
-use std::hint::black_box;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::{Error, MappedFile, Range, Result, StatusCode};
 
 use guarded::{PAGE_BYTES, Pages};
+use pages::AllFilePages;
 use spare::Block;
 
 pub use evict::evict;
+pub use file_pages::OwnBytes;
 pub use guarded::Overrun;
 pub use spare::keep_freed_memory;
 
@@ -50,6 +53,8 @@ pub struct HostMemory {
     data: NonNull<u8>,
     length: usize,
     access: Access,
+    /// The ranges read from files whose pages may be mapped into the allocation that this memory owns.
+    file_pages: AllFilePages,
     owner: Owner,
 }
 
@@ -95,6 +100,12 @@ impl HostMemory {
     /// `length` zeroed bytes, aligned to `alignment` bytes, a power of two, and at least to a cache line.
     /// Fails if the allocation fails.
     pub fn allocate_aligned(length: u64, alignment: u64) -> Result<Self> {
+        Self::allocate_for_file(length, alignment, None)
+    }
+
+    /// The same, at an address at which a file can be mapped whose byte at `file_offset` is to be the first
+    /// of the memory: see [`HostMemory::map_file_at`]. Addresses that are not so aligned are left alone.
+    pub fn allocate_for_file(length: u64, alignment: u64, file_offset: Option<u64>) -> Result<Self> {
         let exhausted = || {
             Error::resource_exhausted(format!("cannot allocate a buffer of {length} bytes of host memory"))
         };
@@ -109,58 +120,59 @@ impl HostMemory {
         if length_host == 0 {
             // Aligned even if empty: imports and bindings require it.
             let (base, layout) = (NonNull::without_provenance(address), Layout::new::<()>());
-            return Ok(Self { data: base, length: 0, access, owner: Owner::Allocation { base, layout } });
+            return Ok(Self::new(base, 0, access, Owner::Allocation { base, layout }));
         }
+        let file_offset = file_offset.filter(|_| length_host >= pages::LEAST_BYTES);
+        let at_page = file_offset.map_or(0, |offset| pages::place_in_page(offset, alignment));
         let alignment = if length_host < PAGE_BYTES { alignment } else { alignment.max(PAGE_BYTES) };
+        let alignment = if file_offset.is_some() { alignment.max(pages::page_bytes()) } else { alignment };
         // Aligned by hand, so that `alloc_zeroed` calls the allocator's calloc, which gets zero pages from
         // the kernel; with an aligned layout it would write zeros to every page.
         let padded = length_host.checked_add(alignment).ok_or_else(exhausted)?;
-        let layout = Layout::from_size_align(padded, 1).map_err(|_| exhausted())?;
+        let layout = Block::layout(padded, file_offset.is_some()).ok_or_else(exhausted)?;
         let (base, is_zeroed) = match Block::take(layout) {
             Some(block) => (block.base, false),
             None => {
                 let is_zeroed = length_host > ZEROED_HERE_BYTES;
-                let allocate = || {
-                    // SAFETY: the layout has a nonzero size.
-                    let base = unsafe { if is_zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
-                    // Hidden from the optimizer, which would fuse `alloc` and zeroing to `alloc_zeroed`.
-                    NonNull::new(black_box(base))
-                };
-                let base = allocate().or_else(|| {
+                let allocate = || Block::allocate(layout, is_zeroed, file_offset.is_none());
+                let block = allocate().or_else(|| {
                     Self::release_spare();
                     allocate()
                 });
-                (base.ok_or_else(exhausted)?, is_zeroed)
+                (block.ok_or_else(exhausted)?.base, is_zeroed)
             }
         };
         // Not `align_offset`, which is allowed to fail.
-        let shift = base.as_ptr().addr().wrapping_neg() & (alignment - 1);
+        let shift = at_page.wrapping_sub(base.as_ptr().addr()) & (alignment - 1);
         // SAFETY: `shift` is below `alignment`, by which the allocation exceeds the length.
         let data = unsafe { base.add(shift) };
         if !is_zeroed {
             // SAFETY: as above.
             unsafe { data.write_bytes(0, length_host) };
         }
-        Ok(Self { data, length: length_host, access, owner: Owner::Allocation { base, layout } })
+        Ok(Self::new(data, length_host, access, Owner::Allocation { base, layout }))
     }
 
-    /// The same as [`HostMemory::allocate_aligned`], between pages that cannot be accessed, and apart from
+    fn new(data: NonNull<u8>, length: usize, access: Access, owner: Owner) -> Self {
+        Self { data, length, access, file_pages: OnceLock::new(), owner }
+    }
+
+    /// The same as [`HostMemory::allocate_for_file`], between pages that cannot be accessed, and apart from
     /// what else the program allocates: code that writes next to the memory faults, or
     /// [`HostMemory::take_overrun`] tells. On other platforms than Linux on x86-64 it is an ordinary
     /// allocation. It takes at least a page, and longer than an allocation the first time.
-    pub fn allocate_guarded(length: u64, alignment: u64) -> Result<Self> {
+    pub fn allocate_guarded(length: u64, alignment: u64, file_offset: Option<u64>) -> Result<Self> {
         let sizes = (usize::try_from(length), usize::try_from(alignment));
         let (Ok(bytes @ 1..), Ok(alignment_bytes)) = sizes else {
             return Self::allocate_aligned(length, alignment);
         };
         let alignment_bytes = alignment_bytes.max(ALIGNMENT_BYTES);
         let is_guarded = alignment_bytes.is_power_of_two() && bytes <= isize::MAX as usize;
-        let pages = if is_guarded { Pages::allocate(bytes, alignment_bytes) } else { None };
+        let file_offset = file_offset.filter(|_| is_guarded && bytes >= pages::LEAST_BYTES);
+        let at_page = file_offset.map_or(0, |offset| pages::place_in_page(offset, alignment_bytes));
+        let pages = if is_guarded { Pages::allocate(bytes, alignment_bytes, at_page) } else { None };
         match pages {
-            Some((pages, data)) => {
-                let (access, owner) = (Access::Writable, Owner::Guarded(Some(pages)));
-                Ok(Self { data, length: bytes, access, owner })
-            }
+            Some((pages, data)) => Ok(Self::new(data, bytes, Access::Writable, Owner::Guarded(Some(pages)))),
             // Refused for the same reason, or memory without guards.
             None => Self::allocate_aligned(length, alignment),
         }
@@ -215,8 +227,7 @@ impl HostMemory {
         // mapping, not of a slice: bytes read by atomics are not accessed through a shared reference to plain
         // bytes.
         let data = unsafe { file.start().add(range.offset as usize) };
-        let length = range.length as usize;
-        Ok(Self { data, length, access: Access::Constant, owner: Owner::File { file } })
+        Ok(Self::new(data, range.length as usize, Access::Constant, Owner::File { file }))
     }
 
     /// Memory that others allocated: mapped by a driver, or lent by a caller. `keeper` keeps it valid and is
@@ -235,14 +246,14 @@ impl HostMemory {
         keeper: Box<dyn Any + Send + Sync>,
     ) -> Self {
         let access = if is_writable { Access::Writable } else { Access::ReadOnly };
-        Self { data: pointer, length, access, owner: Owner::Foreign { _keeper: keeper } }
+        Self::new(pointer, length, access, Owner::Foreign { _keeper: keeper })
     }
 
     /// A part of `whole` that shares its bytes. Fails if `range` exceeds `whole`.
     pub fn part(whole: &Arc<Self>, range: Range) -> Result<Self> {
         let data = NonNull::new(whole.at(range.offset, range.length)?).unwrap_or(whole.data);
         let owner = Owner::Part { whole: whole.clone() };
-        Ok(Self { data, length: range.length as usize, access: whole.access, owner })
+        Ok(Self::new(data, range.length as usize, whole.access, owner))
     }
 
     /// Writable memory with the same contents that is shared with no other owner: a copy or, for a file,
@@ -256,7 +267,7 @@ impl HostMemory {
         // SAFETY: both mappings of the file have the same size, and this memory's range is within it.
         let data = unsafe { file.private()?.add(offset) };
         let owner = Owner::File { file: file.clone() };
-        Ok(Self { data, length: self.length, access: Access::Writable, owner })
+        Ok(Self::new(data, self.length, Access::Writable, owner))
     }
 
     /// The file whose read-only mapping contains this memory, and the offset of the memory in the file.
@@ -270,6 +281,17 @@ impl HostMemory {
                 let (file, offset) = whole.place_in_file()?;
                 Some((file, offset + from(whole.data.as_ptr().addr())?))
             }
+            _ => None,
+        }
+    }
+
+    /// The ranges that are mapped, if any can be: into a mapping that this memory, or that of which it is a
+    /// part, owns.
+    fn mappable(&self) -> Option<&AllFilePages> {
+        match &self.owner {
+            Owner::Allocation { layout, .. } if Block::is_mapping(*layout) => Some(&self.file_pages),
+            Owner::Guarded(Some(_)) => Some(&self.file_pages),
+            Owner::Part { whole } => whole.mappable(),
             _ => None,
         }
     }
@@ -533,11 +555,14 @@ fn read_only() -> Error {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
+        // Pages of a file are not used again: they would be written to be zeroed.
+        let has_file_pages = self.file_pages.get().is_some();
         match &mut self.owner {
             Owner::Allocation { base, layout } if layout.size() != 0 => {
-                Block { base: *base, layout: *layout }.free();
+                let block = Block { base: *base, layout: *layout };
+                if has_file_pages { block.release() } else { block.free() }
             }
-            Owner::Guarded(pages) => {
+            Owner::Guarded(pages) if !has_file_pages => {
                 if let Some(pages) = pages.take() {
                     pages.free();
                 }

@@ -1,6 +1,9 @@
-use std::alloc::{Layout, dealloc};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::hint::black_box;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
+
+use super::guarded::PAGE_BYTES;
 
 /// Blocks of this size in bytes or more are kept; smaller ones the allocator keeps itself. It returns larger
 /// ones to the system, so that each page that is used has to be faulted in again: for a block that is used as
@@ -9,6 +12,9 @@ const LEAST_BYTES: usize = 128 << 10;
 
 /// Larger blocks are returned: to zero one of which little is used takes long.
 const MOST_BLOCK_BYTES: usize = 64 << 20;
+
+/// Blocks of this size or more are mappings of their own, as the allocator would map them.
+const MAPPED_BYTES: usize = 32 << 20;
 
 /// The most bytes that are kept, and blocks, among which a block is searched for.
 const MOST_BYTES: usize = 256 << 20;
@@ -24,7 +30,7 @@ struct Spare {
     bytes: usize,
 }
 
-/// A block of the allocator.
+/// A block of the allocator or, if its layout has the alignment of pages, a mapping of its own.
 pub(super) struct Block {
     pub(super) base: NonNull<u8>,
     pub(super) layout: Layout,
@@ -34,6 +40,35 @@ pub(super) struct Block {
 unsafe impl Send for Block {}
 
 impl Block {
+    /// The layout of a block, of which the whole is a mapping of its own if a file may be mapped into it.
+    pub(super) fn layout(size: usize, is_for_file: bool) -> Option<Layout> {
+        let is_mapping = cfg!(unix) && !cfg!(miri) && (is_for_file || size >= MAPPED_BYTES);
+        Layout::from_size_align(size, if is_mapping { PAGE_BYTES } else { 1 }).ok()
+    }
+
+    /// Whether the block is a mapping.
+    pub(super) fn is_mapping(layout: Layout) -> bool {
+        layout.align() == PAGE_BYTES
+    }
+
+    /// A new block of a layout that is not empty. If it is not zeroed, its bytes are uninitialized. If it
+    /// does not reserve memory, the system may have less than its size.
+    pub(super) fn allocate(layout: Layout, is_zeroed: bool, reserves: bool) -> Option<Self> {
+        if Self::is_mapping(layout) {
+            let reserve = if reserves { 0 } else { libc::MAP_NORESERVE };
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | reserve;
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: a fresh anonymous mapping at an address chosen by the system affects no other memory.
+            let base = unsafe { libc::mmap(std::ptr::null_mut(), layout.size(), access, flags, -1, 0) };
+            let base = NonNull::new(base.cast::<u8>()).filter(|_| base != libc::MAP_FAILED)?;
+            return Some(Self { base, layout });
+        }
+        // SAFETY: the layout has a nonzero size.
+        let base = unsafe { if is_zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
+        // Hidden from the optimizer, which would fuse `alloc` and zeroing to `alloc_zeroed`.
+        NonNull::new(black_box(base)).map(|base| Self { base, layout })
+    }
+
     /// A freed block with this layout, with the bytes that it had; the one that was freed last, as most of it
     /// may be in the cache.
     pub(super) fn take(layout: Layout) -> Option<Self> {
@@ -66,10 +101,15 @@ impl Block {
         dropped.into_iter().for_each(Self::release);
     }
 
-    /// Returns the block to the allocator.
-    fn release(self) {
+    /// Returns the block to the allocator, or to the system.
+    pub(super) fn release(self) {
         // SAFETY: it was allocated with this layout, and its owner frees it once.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+        unsafe {
+            match Self::is_mapping(self.layout) {
+                true => drop(libc::munmap(self.base.as_ptr().cast(), self.layout.size())),
+                false => dealloc(self.base.as_ptr(), self.layout),
+            }
+        }
     }
 }
 

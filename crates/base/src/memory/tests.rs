@@ -1,3 +1,4 @@
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::*;
@@ -330,10 +331,10 @@ fn file_memory_is_zero_copy() {
 }
 
 /// An unlinked file, deleted with its last handle.
-fn scratch_file(name: &str, bytes: &[u8]) -> std::fs::File {
+fn scratch_file(name: &str, bytes: &[u8]) -> File {
     let path = std::env::temp_dir().join(format!("rehal-{name}-{}", std::process::id()));
     std::fs::write(&path, bytes).unwrap();
-    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     file
 }
@@ -421,7 +422,7 @@ fn large_reads_work_without_threads() {
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
 fn writes_next_to_guarded_memory_are_found() {
     for (length, alignment) in [(16, 0), (1, 256), (4095, 64), (4096, 64), (5000, 8192), (100 << 10, 0)] {
-        let memory = HostMemory::allocate_guarded(length, alignment).unwrap();
+        let memory = HostMemory::allocate_guarded(length, alignment, None).unwrap();
         assert!(memory.as_ptr().addr().is_multiple_of((alignment as usize).max(64)));
         assert!(memory.bytes(memory.whole()).unwrap().iter().all(|byte| *byte == 0));
         memory.fill(0, length, &[0xff]).unwrap();
@@ -456,13 +457,139 @@ fn writes_next_to_guarded_memory_are_found() {
 fn guarded_memory_is_zeroed_when_it_is_used_again() {
     for length in [100, 70 << 10] {
         for _ in 0..3 {
-            let mut memory = HostMemory::allocate_guarded(length, 0).unwrap();
+            let mut memory = HostMemory::allocate_guarded(length, 0, None).unwrap();
             assert!(memory.bytes(memory.whole()).unwrap().iter().all(|byte| *byte == 0));
             memory.exclusive_bytes().unwrap().fill(7);
             assert_eq!(memory.into_constant().unwrap().constant_bytes().unwrap()[99], 7);
         }
     }
-    assert_eq!(HostMemory::allocate_guarded(0, 0).unwrap().length(), 0);
-    assert!(HostMemory::allocate_guarded(1, 65).is_err());
-    assert!(HostMemory::allocate_guarded(u64::MAX, 0).is_err());
+    assert_eq!(HostMemory::allocate_guarded(0, 0, None).unwrap().length(), 0);
+    assert!(HostMemory::allocate_guarded(1, 65, None).is_err());
+    assert!(HostMemory::allocate_guarded(u64::MAX, 0, None).is_err());
+}
+
+/// A file of 8 MiB, open for reading, in which no two pages or words at one place of a page are equal.
+fn large_file(name: &str) -> (Arc<MappedFile>, Vec<u8>) {
+    let bytes: Vec<u8> =
+        (0..(8 << 20) / 4_u32).flat_map(|at| (at.wrapping_mul(0x9E37_79B1)).to_le_bytes()).collect();
+    let path = std::env::temp_dir().join(format!("rehal-{name}-{}", std::process::id()));
+    std::fs::write(&path, &bytes).unwrap();
+    let file = File::open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    (Arc::new(MappedFile::from_file(file, &path).unwrap()), bytes)
+}
+
+/// Whatever is mapped, the bytes are the file's, those around them stay, and the file never changes.
+#[test]
+#[cfg_attr(miri, ignore = "Miri does not support mapping files")]
+fn memory_that_is_a_files_behaves_as_a_copy() {
+    let (file, bytes) = large_file("mapped");
+    let mut mapped_count = 0;
+    for at in [0_u64, 4, 64, 4032, (3 << 20) + 64] {
+        for hint in [None, Some(at.wrapping_sub(64)), Some(at.wrapping_sub(256)), Some(0)] {
+            for (offset, length) in [(0, 2 << 20), (192, (4 << 20) + 123), (192, (1 << 20) - 1), (64, 5000)] {
+                for is_guarded in [false, true] {
+                    let memory = match is_guarded {
+                        false => HostMemory::allocate_for_file(5 << 20, 0, hint),
+                        true => HostMemory::allocate_guarded(5 << 20, 0, hint),
+                    };
+                    let memory = Arc::new(memory.unwrap());
+                    assert!(memory.as_ptr().addr().is_multiple_of(64));
+                    let part = HostMemory::part(&memory, Range { offset: 64, ..memory.whole() });
+                    assert!(part.is_err(), "longer than the memory");
+                    let range = Range { offset: 64, length: memory.length() - 64 };
+                    let part = HostMemory::part(&memory, range).unwrap();
+                    memory.fill(0, memory.length(), &[0xA5]).unwrap();
+                    let target = Range { offset: offset + 64, length };
+                    let is_mapped = part.map_file_at(&file, at, Range { offset, length }).unwrap().unwrap();
+                    let fits = (memory.as_ptr().addr() as u64 + target.offset) % 4096 == at % 4096;
+                    let is_expected = fits && length > (1 << 20) + 8192 && (hint.is_some() || is_guarded);
+                    assert_eq!(
+                        is_mapped,
+                        is_expected && cfg!(target_os = "linux"),
+                        "{at} {hint:?} {target:?}"
+                    );
+                    mapped_count += u32::from(is_mapped);
+                    let expected = |at: u64, read: &[u8]| {
+                        let all = memory.bytes(memory.whole()).unwrap();
+                        let (before, rest) = all.split_at(target.offset as usize);
+                        let (inside, after) = rest.split_at(length as usize);
+                        assert!(inside == read, "{at} {hint:?} {target:?}");
+                        assert!(before.iter().chain(after).all(|byte| *byte == 0xA5));
+                    };
+                    expected(at, &bytes[at as usize..][..length as usize]);
+                    // What is read over it, at another place in the page, and what is written.
+                    let mut both = bytes[at as usize..][..length as usize].to_vec();
+                    part.read_file_at(file.file(), 3, Range { offset: offset + 9, length: 4000 })
+                        .unwrap()
+                        .unwrap();
+                    both[9..4009].copy_from_slice(&bytes[3..4003]);
+                    part.write(offset + 4500, &[1, 2, 3]).unwrap();
+                    both[4500..4503].copy_from_slice(&[1, 2, 3]);
+                    expected(at, &both);
+                    let mut own = part.to_copy(Range { offset: 64, ..part.whole() }).err();
+                    assert!(own.take().is_some(), "longer than the memory");
+                    let own = part.to_copy(Range { offset, length }).unwrap();
+                    let mut own = OwnBytes::new(own).unwrap();
+                    assert!(*own == both);
+                    let cut = Range { offset: 100, length: length / 2 };
+                    assert!(*own.part(cut).unwrap() == both[100..][..cut.length as usize]);
+                    own.fill(0x77);
+                    expected(at, &both);
+                    assert_eq!(memory.take_overrun(), None);
+                }
+            }
+        }
+    }
+    assert!(mapped_count >= 20 || !cfg!(target_os = "linux"), "{mapped_count}");
+    let mut read = vec![0; bytes.len()];
+    std::os::unix::fs::FileExt::read_exact_at(file.file(), &mut read, 0).unwrap();
+    assert!(read == bytes);
+    let memory = HostMemory::allocate_for_file(5 << 20, 0, Some(0)).unwrap();
+    assert!(memory.bytes(memory.whole()).unwrap().iter().all(|byte| *byte == 0), "not the file's");
+    let beyond = memory.map_file_at(&file, 4 << 20, memory.whole()).unwrap().unwrap_err();
+    assert_eq!(beyond.kind(), std::io::ErrorKind::UnexpectedEof);
+    let beyond = Range { offset: 1, length: 5 << 20 };
+    assert_eq!(memory.map_file_at(&file, 0, beyond).unwrap_err().code(), StatusCode::OutOfRange);
+    let memory = HostMemory::allocate_for_file(2 << 20, 4096, Some(64)).unwrap();
+    assert!(memory.as_ptr().addr().is_multiple_of(4096), "the alignment has precedence");
+    assert!(HostMemory::allocate_for_file(u64::MAX, 0, Some(64)).is_err());
+}
+
+/// A file that the process may write is read.
+#[test]
+#[cfg_attr(miri, ignore = "Miri does not support mapping files")]
+fn a_file_that_is_open_for_writing_is_copied() {
+    let memory = HostMemory::allocate_for_file(2 << 20, 0, Some(0)).unwrap();
+    let written = scratch_file("writable", &vec![3; 2 << 20]);
+    let written = Arc::new(MappedFile::from_file(written, std::path::Path::new("written")).unwrap());
+    assert!(!memory.map_file_at(&written, 0, memory.whole()).unwrap().unwrap());
+    assert_eq!(memory.load::<1>((2 << 20) - 1).unwrap(), [3]);
+}
+
+/// A process has only so many mappings. Runs in a child process, which uses them up.
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn a_process_without_mappings_left_copies() {
+    const IS_CHILD: &str = "REHAL_TEST_MAPPINGS";
+    if std::env::var_os(IS_CHILD).is_none() {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        let name = "memory::tests::a_process_without_mappings_left_copies";
+        let output = test.args(["--exact", name]).env(IS_CHILD, "1").output().unwrap();
+        return assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    let (file, bytes) = large_file("many");
+    let memory = HostMemory::allocate_for_file(4 << 20, 0, Some(64)).unwrap();
+    let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a fresh mapping, which nothing uses; its pages get different protections.
+    let is_used_up = unsafe {
+        let start = libc::mmap(std::ptr::null_mut(), 4096 * 2 * limit, libc::PROT_NONE, flags, -1, 0);
+        assert_ne!(start, libc::MAP_FAILED);
+        (0..limit).any(|at| libc::mprotect(start.byte_add(at * 8192), 4096, libc::PROT_READ) != 0)
+    };
+    assert!(is_used_up);
+    let is_mapped = memory.map_file_at(&file, 64, memory.whole()).unwrap().unwrap();
+    assert!(!is_mapped && *memory.bytes(memory.whole()).unwrap() == bytes[64..][..4 << 20]);
 }

@@ -4,6 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rehal::capture::memory_warning;
 use rehal::dialogue::{Answer, Dialogue, Question, ReplayQuestions};
 use rehal::work::Replayed;
 use rehal_base::{Error, Result};
@@ -113,6 +114,8 @@ struct Options<'i> {
     ledger: Option<ledger_flags::Options>,
     profiling: Option<profiling::Options>,
     kernels: Option<kernel_recording::Recording>,
+    /// For devices that use the memory of the machine.
+    memory_warning: Option<String>,
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
@@ -148,11 +151,14 @@ fn run_with(invocation: &Invocation, dialogue: Option<Dialogue>) -> Result<()> {
         host_reads,
         profiling: profiling::Options::from_flags(flags)?,
         kernels: kernel_recording::Recording::checked(flags)?,
+        memory_warning: None,
     };
     options.replay.replay.substitute = dialogue.as_ref().and_then(Dialogue::substitute);
     // Before any file is created, which is as private as the capture.
     let capture = captures::open(&options.replay.path, &options.replay.capture)?;
     let plan = replay_flags::compile(&capture)?;
+    // Before the process is confined, which may then not see its limits.
+    options.memory_warning = memory_warning(&plan.memory());
     replay_flags::resolve(&mut options.replay, invocation, &plan)?;
     let mut reach = Reach::of_replay(&plan, &options.replay.devices);
     reach.directories.extend(options.kernels.as_ref().map(kernel_recording::Recording::directory));
@@ -172,6 +178,10 @@ fn observe(
     mut dialogue: Option<Dialogue>,
 ) -> Result<()> {
     let (replay, reports) = replay_flags::prepare(&options.replay, plan.clone())?;
+    let uses_machine = replay.devices().devices().iter().any(|it| it.info().uses_host_memory);
+    if let Some(warning) = options.memory_warning.as_ref().filter(|_| uses_machine) {
+        output::note(&format!("***WARNING*** {warning}"));
+    }
     let recorded = kernel_recording::Recording::before(options.kernels.as_ref(), &replay);
     let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &replay)?;
     let host_reads = options.host_reads.as_ref().map(OutputFile::begin).transpose()?;

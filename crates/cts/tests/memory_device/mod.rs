@@ -82,7 +82,7 @@ impl DeviceBackend for MemoryDevice {
     }
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        Ok(Buffer::new(self.grant(params)?, size, PlainBuffer::allocate_aligned(size, params.min_alignment)?))
+        Ok(Buffer::new(self.grant(params)?, size, PlainBuffer::allocate_with(&params, size)?))
     }
 
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {

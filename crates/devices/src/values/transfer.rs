@@ -21,6 +21,7 @@ const READABLE: BufferParams = BufferParams {
     memory_type: MemoryType::HOST_LOCAL.union(MemoryType::DEVICE_VISIBLE),
     affinity: QUEUE_AFFINITY_ANY,
     min_alignment: 0,
+    file_offset: None,
 };
 
 /// Replaces the buffers among `values` that are not [`READABLE`] by readable copies, and waits for the

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use rehal_base::{Error, Range, Result};
 use rehal_hal::{DeviceGroup, NeededWorkgroups};
 use rehal_replay::{
-    Observer, Plan, PlanOptions, PlannedBinding, PlannedDispatch, RecordLocation, Replay, ReplayOptions,
-    Slice, SliceOptions, SliceSet, Substitution,
+    FileContents, FileRecord, Observer, Plan, PlanOptions, PlannedBinding, PlannedDispatch, RecordLocation,
+    Replay, ReplayOptions, Slice, SliceOptions, SliceSet, Substitution, Validation,
 };
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +74,8 @@ impl ShapeSlice {
     pub(super) fn replay(&self, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Replay> {
         let used = devices.devices().iter().take(self.plan.device_count()).cloned().collect();
         let executable_label = Some(format!("executable {}", self.captured.executable_id));
-        let mut options = options.clone().executable_label(executable_label);
+        // The slice names files by where they are here.
+        let mut options = options.clone().executable_label(executable_label).file_remaps(Vec::new());
         self.state_workgroups(&mut options);
         Replay::new(self.plan.clone(), &DeviceGroup::new(used)?, &options)
     }
@@ -104,7 +105,7 @@ impl ShapeSlice {
         let has_inputs = self.bound.iter().any(|it| !it.is_changed);
         let mut inputs = self.bound.iter().filter(|it| !has_inputs || !it.is_changed);
         self.has_only_zeros = inputs.all(|it| it.before.iter().all(|byte| *byte == 0));
-        self.bound.iter_mut().for_each(|it| it.after = Vec::new());
+        self.bound.iter_mut().for_each(|it| (it.before, it.after) = (Vec::new(), Vec::new()));
         Ok(())
     }
 
@@ -237,6 +238,11 @@ fn cut_dispatches(
     let mut options = SliceOptions::default();
     // A replacement may read what the captured kernel only overwrites.
     options.keep_outputs = true;
+    // Weights stay in their files, unless each replay of the slice would read these to validate them.
+    let is_slow = |it: FileRecord<&[u8]>| {
+        matches!(it.source.contents, FileContents::External { validation: Validation::Digest(_), .. })
+    };
+    options.keep_references = !subject.plan.files().any(is_slow);
     let mut captures = Captures(dispatches.iter().map(|_| Memory::default()).collect());
     captured.slices(&places, &options, &mut captures, &mut [])?;
     let compile = |(memory, (index, captured)): (&Memory, (usize, Captured))| {

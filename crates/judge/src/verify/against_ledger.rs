@@ -257,7 +257,7 @@ impl<'l> LedgerComparison<'l> {
     fn overwrite(&mut self, ranges: &[AccessedRange<'_>]) -> Result<()> {
         for it in ranges.iter().filter(|it| it.access != AccessKind::Reads && it.length != 0) {
             self.has_changed |= self.changes.differs(it.buffer_id, &[it.range()])?;
-            self.changes.forget(it.buffer_id, it.range());
+            self.changes.forget(it.buffer_id, it.range())?;
         }
         Ok(())
     }

@@ -304,7 +304,7 @@ fn with_local_memory<E: From<Error>>(
     let mut memory = match LOCAL_MEMORY.take() {
         Some(memory) if !guarded && memory.length() >= length => memory,
         _ => match guarded {
-            true => HostMemory::allocate_guarded(length, 0),
+            true => HostMemory::allocate_guarded(length, 0, None),
             false => HostMemory::allocate(length),
         }
         .context(|| "workgroup-local memory".to_owned())?,

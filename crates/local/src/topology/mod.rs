@@ -20,6 +20,12 @@ use crate::platform;
 
 pub use values::{PRESETS, parse_ids};
 
+/// The bytes of memory of the machine, or those that the control groups of the process leave it if these are
+/// fewer.
+pub fn memory_bytes() -> Option<u64> {
+    quota::memory_bytes("/".as_ref())
+}
+
 /// Maximum number of workers of one selected topology.
 pub const MAX_WORKERS: usize = 256;
 /// Maximum number of workers of one pool: each is a thread.

@@ -295,13 +295,17 @@ mod quotas {
 
     /// The CPUs that a process may use if it sees these files.
     fn processors(files: &[(&str, &str)]) -> Option<usize> {
+        quota::processors(root(files).path())
+    }
+
+    fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (file, text) in files {
             let path = root.path().join(file);
             std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        quota::processors(root.path())
+        root
     }
 
     const V2: (&str, &str) = (
@@ -374,6 +378,18 @@ mod quotas {
             ];
             assert_eq!(processors(&files), Some(1), "{group}");
         }
+    }
+
+    #[test]
+    fn memory_is_limited_by_the_machine_and_the_groups() {
+        let memory = |files: &[(&str, &str)]| quota::memory_bytes(root(files).path());
+        let machine = ("proc/meminfo", "MemTotal:        1000 kB\nMemFree: 5 kB\n");
+        let group = ("proc/self/cgroup", "0::/a/b\n");
+        let limit = |bytes| ("sys/fs/cgroup/a/memory.max", bytes);
+        assert_eq!(memory(&[machine]), Some(1_024_000));
+        assert_eq!(memory(&[machine, V2, group, limit("max\n")]), Some(1_024_000));
+        assert_eq!(memory(&[machine, V2, group, limit("4096\n")]), Some(4096));
+        assert_eq!(memory(&[V2, group, limit("4096\n")]), None);
     }
 
     #[test]

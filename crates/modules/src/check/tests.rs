@@ -38,6 +38,7 @@ impl Bench {
             memory_type,
             affinity: QUEUE_AFFINITY_ANY,
             min_alignment: 0,
+            file_offset: None,
         };
         let buffer = self.device.allocate_buffer(params, size_bytes).unwrap();
         transfer::write(&buffer, 0, &contents.to_bytes(size_bytes)).unwrap();

@@ -86,5 +86,6 @@ pub(super) fn params(affinity: u64, memory_type: u32, usage: u32, access: Memory
         memory_type: if memory_type.is_empty() { MemoryType::OPTIMAL } else { memory_type },
         affinity: if affinity == 0 { QUEUE_AFFINITY_ANY } else { affinity },
         min_alignment: 0,
+        file_offset: None,
     }
 }

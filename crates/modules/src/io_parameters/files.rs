@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rehal_base::{Error, Range, Result};
+use rehal_base::{Context, Error, Range, Result};
 use rehal_hal::{Device, File, HostFile, HostMemory, MemoryAccess, QueueAffinity};
 use rehal_params::{Contents, ParameterFile};
 
@@ -48,6 +48,14 @@ impl Files {
                 Ok(FileRange { file, offset: 0 })
             }
         }
+    }
+
+    /// Fails if memory is a file's that has been changed since it was imported.
+    pub(super) fn check_unchanged(&self) -> Result<()> {
+        self.0.lock().iter().try_for_each(|it| {
+            let path = || format!("'{}'", it.source.path().display());
+            it.file.backend().check_unchanged().context(path)
+        })
     }
 
     /// Drops all imported files; they are imported again on demand.

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use rehal_base::{Error, Result};
 use rehal_hal::{Buffer, BufferParams, BufferUsage, Device, Fence, MemoryAccess, MemoryType};
 use rehal_params::Scopes;
@@ -9,7 +11,7 @@ use crate::hal::{Handle, HandleType};
 /// The `io_parameters` module over the parameters of several scopes.
 ///
 /// A program that requests a missing scope or key fails; the error suggests the nearest ones.
-pub struct IoParameters(Provider);
+pub struct IoParameters(Arc<Provider>);
 
 const EXPORTS: &[Export] = &[
     Export::new("gather", "0rIrrrrrrr_v"),
@@ -20,11 +22,11 @@ const EXPORTS: &[Export] = &[
 impl IoParameters {
     /// The module over these parameters.
     pub fn new(scopes: Scopes) -> Self {
-        Self(Provider::new(scopes))
+        Self(Arc::new(Provider::new(scopes)))
     }
 
     /// Its provider.
-    pub fn provider(&self) -> &Provider {
+    pub fn provider(&self) -> &Arc<Provider> {
         &self.0
     }
 
@@ -37,6 +39,7 @@ impl IoParameters {
             memory_type: MemoryType::from_bits_retain(call.u32(6)?),
             affinity: any_if_none(call.u64(5)?),
             min_alignment: 0,
+            file_offset: None,
         };
         let spans = arguments::spans(call, 8)?;
         let buffers = self.0.load(&request(call, &scope)?, params, &spans)?;

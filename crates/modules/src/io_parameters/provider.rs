@@ -58,6 +58,11 @@ impl Provider {
         self.files.forget();
     }
 
+    /// Fails if memory that was loaded is still a file's that has been changed since.
+    pub fn check_unchanged(&self) -> Result<()> {
+        self.files.check_unchanged()
+    }
+
     /// Creates a buffer with `params` for each span.
     ///
     /// A buffer may be zero-copy over a file that is already in memory, if the device can use it and the
@@ -127,7 +132,11 @@ impl Provider {
             }
             // Imports the file before the target buffer, in the order that captures have.
             let source = self.source(request, entry, span)?;
-            let (buffer, allocated) = batch.alloca(params, span.length)?;
+            let file_offset = match &source {
+                Source::File(range) => Some(range.offset),
+                Source::Pattern(_) => None,
+            };
+            let (buffer, allocated) = batch.alloca(BufferParams { file_offset, ..params }, span.length)?;
             source.fill(span, &buffer, Some(allocated), batch)?;
             Ok(buffer)
         };

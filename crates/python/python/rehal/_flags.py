@@ -425,8 +425,8 @@ _G11: Options = {
     ),
     "sandbox_memory": (
         "_Integer",
-        "The most bytes of private memory of the code and its replay; 0: twice the memory of the "
-        "machine",
+        "The most bytes of private memory of the code and its replay, besides mapped files; 0: "
+        "twice the memory of the machine",
     ),
     "sandbox_threads": (
         "_Integer",

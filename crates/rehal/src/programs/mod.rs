@@ -25,7 +25,7 @@ use rehal_devices::values::{tensors, to_host};
 use rehal_devices::{CrashReports, ValueText};
 use rehal_hal::{BufferView, Device, DeviceGroup, Fence};
 use rehal_modules::hal::{HalModule, Handle};
-use rehal_modules::io_parameters::IoParameters;
+use rehal_modules::io_parameters::{IoParameters, Provider};
 use rehal_replay::Recorder;
 use rehal_values::{Scalar, TensorType};
 use rehal_vm::{Argument, Context, Module, Value, ValueKind};
@@ -60,6 +60,8 @@ struct Inner {
     /// Index of the lead device.
     lead: usize,
     recorder: Option<Recorder>,
+    /// Its parameters, if it imports them.
+    parameters: Option<Arc<Provider>>,
 }
 
 /// An exported function of a program. It shares ownership of the program, so it can be stored next to it,
@@ -92,8 +94,14 @@ impl Program {
         if modules.is_empty() {
             return Err(modules::no_module());
         }
-        let mut loader =
-            Loader { options, loaded: Vec::new(), devices: None, recorder: None, substitutes: None };
+        let mut loader = Loader {
+            options,
+            loaded: Vec::new(),
+            devices: None,
+            recorder: None,
+            substitutes: None,
+            parameters: None,
+        };
         let context = loader.resolve(&modules, offer).and_then(|()| new_context(options, &loader.loaded));
         let context = context.and_then(|context| match &loader.substitutes {
             Some(substitutes) => substitutes.check_used().map(|()| context),
@@ -101,11 +109,12 @@ impl Program {
             None => Err(Error::not_found("the program creates no executables, and some are to be replaced")
                 .advise("leave out the substitutions")),
         });
-        let Loader { devices, recorder, .. } = loader;
+        let Loader { devices, recorder, parameters, .. } = loader;
         let context = context.map_err(|error| target::explain(error, devices.as_ref()));
         match context {
             Ok(context) => {
-                Ok(Self(Arc::new(Inner { modules, context, devices, lead: options.lead, recorder })))
+                let lead = options.lead;
+                Ok(Self(Arc::new(Inner { modules, context, devices, lead, recorder, parameters })))
             }
             Err(error) => closed(Err(error), recorder.as_ref()),
         }
@@ -185,6 +194,7 @@ impl Program {
         if let Some(finished) = finished {
             finished.wait(None).context(place)?;
         }
+        self.0.check_parameters().context(place)?;
         Ok(results)
     }
 
@@ -272,6 +282,7 @@ impl Program {
             error.context("closing the program").advise("drop its functions and calls first")
         })?;
         // The devices must outlive the closing of the capture.
+        let unchanged = inner.check_parameters();
         let Inner { modules, context, devices, recorder, .. } = inner;
         let deinit =
             recorder.as_ref().filter(|_| scoped).map(|recorder| recorder.scope("deinit")).transpose();
@@ -279,13 +290,18 @@ impl Program {
         drop(modules);
         let outcome = closed(deinit.map(drop), recorder.as_ref());
         drop(devices);
-        outcome
+        outcome.and(unchanged)
     }
 }
 
 impl Inner {
     fn device(&self) -> Option<&Device> {
         self.devices.as_ref().and_then(|devices| devices.devices().get(self.lead))
+    }
+
+    /// Fails if parameters that kernels read from their file have been changed since they were loaded.
+    fn check_parameters(&self) -> Result<()> {
+        self.parameters.as_ref().map_or(Ok(()), |it| it.check_unchanged())
     }
 }
 
@@ -420,6 +436,7 @@ struct Loader<'o> {
     devices: Option<DeviceGroup>,
     recorder: Option<Recorder>,
     substitutes: Option<Arc<RunningSubstitutes>>,
+    parameters: Option<Arc<Provider>>,
 }
 
 impl Loader<'_> {
@@ -458,7 +475,11 @@ impl Loader<'_> {
 
     fn provide(&mut self, name: &str, offer: Offer<'_>) -> Result<Option<Module>> {
         match name {
-            "io_parameters" => Module::native(IoParameters::new(self.options.parameters.open()?)).map(Some),
+            "io_parameters" => {
+                let module = IoParameters::new(self.options.parameters.open()?);
+                self.parameters = Some(module.provider().clone());
+                Module::native(module).map(Some)
+            }
             other => offer(other),
         }
     }

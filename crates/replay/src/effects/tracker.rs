@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use rehal_base::{Error, HostMemory, Range, Result, parallel};
+use rehal_base::{HostMemory, OwnBytes, Range, Result, parallel};
 use rehal_hal::{Buffer, PlainBuffer, transfer};
 
 use super::changes::{Changes, STRIDE_BYTES, add_changes};
-use super::ranges::{merged, overlap};
+use super::ranges::{merged, overlap, without};
 use crate::{AccessKind, AccessedRange};
 
 /// Bytes that a thread copies or compares at a time: several strides, and enough to be worth waking a thread.
 const PART_BYTES: usize = 1 << 20;
-/// Allocations that are kept for the next copies.
-const SPARE_COUNT: usize = 16;
 
 /// Finds what dispatches change of what is bound to them: captures do not say what kernels write.
 ///
@@ -26,7 +24,6 @@ pub struct ChangeTracker {
     buffers: BTreeMap<u64, KnownBuffer>,
     /// The bindings that the dispatch may write.
     bindings: Vec<Bound>,
-    spare: Vec<Vec<u8>>,
 }
 
 struct Bound {
@@ -49,7 +46,7 @@ struct KnownBuffer {
 /// A copy of bytes.
 struct Segment {
     offset: u64,
-    bytes: Vec<u8>,
+    bytes: OwnBytes,
 }
 
 /// Strides of a buffer as they were before a dispatch that changed them.
@@ -100,7 +97,7 @@ impl ChangeTracker {
                 segments: Vec::new(),
                 replaced: Vec::new(),
             });
-            known.learn(range, &mut self.spare)?;
+            known.learn(range)?;
             let (aliases, changes) = (Vec::new(), Vec::new());
             self.bindings.push(Bound { binding, aliases, buffer_id: it.buffer_id, range, changes });
         }
@@ -166,26 +163,25 @@ impl ChangeTracker {
     }
 
     /// A range of a buffer is not known from here on.
-    pub fn forget(&mut self, buffer_id: u64, range: Range) {
-        let Some(known) = self.buffers.get_mut(&buffer_id) else { return };
-        for mut segment in std::mem::take(&mut known.segments) {
+    pub fn forget(&mut self, buffer_id: u64, range: Range) -> Result<()> {
+        let Some(known) = self.buffers.get_mut(&buffer_id) else { return Ok(()) };
+        for segment in std::mem::take(&mut known.segments) {
             let Some(part) = segment.overlap(range) else {
                 known.segments.push(segment);
                 continue;
             };
-            let rest =
-                Segment { offset: part.end(), bytes: segment.bytes[segment.span(part).end..].to_vec() };
-            segment.bytes.truncate((part.offset - segment.offset) as usize);
-            known.segments.extend([segment, rest].into_iter().filter(|it| !it.bytes.is_empty()));
+            for kept in without(&[segment.range()], [part].into_iter()) {
+                let place = Range { offset: kept.offset - segment.offset, ..kept };
+                known.segments.push(Segment { offset: kept.offset, bytes: segment.bytes.part(place)? });
+            }
         }
+        Ok(())
     }
 
     /// Nothing is known from here on, and no buffer is kept.
     pub fn release(&mut self) {
         self.bindings.clear();
-        for known in std::mem::take(&mut self.buffers).into_values() {
-            known.segments.into_iter().for_each(|it| keep(&mut self.spare, it.bytes));
-        }
+        self.buffers.clear();
     }
 
     /// Forgets what is known of other buffers in the same memory as those that the dispatch has changed.
@@ -228,7 +224,7 @@ impl<'t> TrackedBinding<'t> {
 
 impl KnownBuffer {
     /// Copies a range, as far as it is not known.
-    fn learn(&mut self, range: Range, spare: &mut Vec<Vec<u8>>) -> Result<()> {
+    fn learn(&mut self, range: Range) -> Result<()> {
         let first = self.segments.partition_point(|it| it.range().end() <= range.offset);
         let end = self.segments.partition_point(|it| it.offset < range.end());
         if self.segments[first..end].first().is_some_and(|it| it.range().covers(range)) {
@@ -237,24 +233,16 @@ impl KnownBuffer {
         let joined: Vec<Segment> = self.segments.drain(first..end).collect();
         let start = joined.first().map_or(range.offset, |it| it.offset.min(range.offset));
         let last = joined.last().map_or(range.end(), |it| it.range().end().max(range.end()));
-        let mut bytes = taken(spare, (last - start) as usize)?;
-        let mut at = start;
+        let mut bytes = transfer::to_own(&self.buffer, start, last - start)?;
         for segment in joined {
-            self.read(at, &mut bytes[(at - start) as usize..(segment.offset.max(at) - start) as usize])?;
-            at = segment.range().end();
-            bytes[(segment.offset - start) as usize..(at - start) as usize].copy_from_slice(&segment.bytes);
-            keep(spare, segment.bytes);
+            let at = (segment.offset - start) as usize;
+            let now = bytes[at..at + segment.bytes.len()].chunks_mut(STRIDE_BYTES);
+            // What is the same stays the file's.
+            let differing = now.zip(segment.bytes.chunks(STRIDE_BYTES)).filter(|(now, known)| now != known);
+            differing.for_each(|(now, known)| now.copy_from_slice(known));
         }
-        self.read(at, &mut bytes[(at - start) as usize..])?;
         self.segments.insert(first, Segment { offset: start, bytes });
         Ok(())
-    }
-
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        each_part(&self.buffer, offset, bytes, &copies).map(drop)
     }
 
     /// Replaces what changed of these ranges, which are in order and do not overlap.
@@ -401,29 +389,6 @@ fn each_stride(
     Ok(())
 }
 
-/// Memory for a copy: an allocation that is large enough, or a new one.
-fn taken(spare: &mut Vec<Vec<u8>>, length: usize) -> Result<Vec<u8>> {
-    let fits = spare.iter().enumerate().filter(|(_, it)| it.capacity() >= length);
-    let best = fits.min_by_key(|(_, it)| it.capacity()).map(|(index, _)| index);
-    let mut bytes = best.map_or_else(Vec::new, |index| spare.swap_remove(index));
-    bytes
-        .try_reserve_exact(length.saturating_sub(bytes.len()))
-        .map_err(|_| Error::resource_exhausted(format!("cannot copy {length} bytes to the host")))?;
-    bytes.resize(length, 0);
-    Ok(bytes)
-}
-
-/// Keeps an allocation for the next copy, in place of a smaller one if there are too many.
-fn keep(spare: &mut Vec<Vec<u8>>, bytes: Vec<u8>) {
-    if spare.len() < SPARE_COUNT {
-        spare.push(bytes);
-    } else if let Some(smallest) = spare.iter_mut().min_by_key(|it| it.capacity())
-        && smallest.capacity() < bytes.capacity()
-    {
-        *smallest = bytes;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rehal_hal::{BufferParams, BufferUsage, MemoryType};
@@ -550,9 +515,9 @@ mod tests {
         assert!(!tracker.differs_anywhere().unwrap());
         transfer::write(&one, 7000, &[1; 10]).unwrap();
         assert!(tracker.differs_anywhere().unwrap());
-        tracker.forget(1, range(7005, 5));
+        tracker.forget(1, range(7005, 5)).unwrap();
         assert!(tracker.differs(1, &[range(7000, 5)]).unwrap());
-        tracker.forget(1, range(7000, 5));
+        tracker.forget(1, range(7000, 5)).unwrap();
         assert!(!tracker.differs_anywhere().unwrap());
         // It is known again, and so is the rest.
         transfer::write(&one, 9000, &[1]).unwrap();

@@ -40,6 +40,10 @@ impl FileBackend for Recorded<File> {
     fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
         self.base.backend().write_at(offset, source, range)
     }
+
+    fn check_unchanged(&self) -> Result<()> {
+        self.base.backend().check_unchanged()
+    }
 }
 
 /// The description of an imported file in a capture.

@@ -1,11 +1,11 @@
 //! The files of a replay: those that its runs share, and those of which each run has a private copy.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File as OpenFile;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use rehal_base::{Error, HostMemory, MappedFile, Range, Remedy, Result};
+use rehal_base::{Context, Error, FileId, HostMemory, MappedFile, Range, Remedy, Result};
 use rehal_hal::{
     CreateOp, Device, File, FileContents, HostFile, HostOp, ImportFile, Indexed, MemoryAccess, QueueOp,
 };
@@ -85,7 +85,7 @@ impl ReplayFiles {
     ) -> Result<Self> {
         let written = written_files(plan);
         let mut opened = Vec::with_capacity(plan.files.len());
-        let mut originals = HashMap::new();
+        let (mut originals, mut in_place) = (HashMap::new(), HashSet::new());
         for (stored, is_written) in plan.files.iter().zip(written) {
             let record = &stored.record(plan.bytes());
             let open = || match (is_written, writes, record.source.contents) {
@@ -99,6 +99,7 @@ impl ReplayFiles {
                 let original = original().map_err(|error| plan.locate(error, record.location))?;
                 originals.entry(file.id).or_insert_with(|| Arc::new(original));
             }
+            in_place.extend(file.iter().filter(|_| is_written).map(|file| file.id));
             opened.push(file);
         }
         let mut sources = Vec::with_capacity(opened.len());
@@ -107,7 +108,7 @@ impl ReplayFiles {
             let file = opened[op.created as usize].take();
             let source = match file.as_ref().and_then(|file| originals.get(&file.id)) {
                 Some(original) => Source::Copied(original.clone()),
-                None => Source::from_import(plan, devices, op, file)
+                None => Source::from_import(plan, devices, op, file, &in_place)
                     .map_err(|error| plan.locate(error, plan.files[op.created as usize].location))?,
             };
             sources.push(source);
@@ -135,6 +136,21 @@ impl ReplayFiles {
         device.import_file(op.affinity, record.access, file).map(Some)
     }
 
+    /// Fails if memory of a run was a file's that has been changed since it was opened.
+    pub(super) fn check_unchanged(&self, plan: &Plan, remaps: &[FileRemap]) -> Result<()> {
+        for (stored, source) in plan.files.iter().zip(&self.0) {
+            let Source::Shared(file) = source else { continue };
+            let FileContents::External { path, .. } = stored.record(plan.bytes()).source.contents else {
+                continue;
+            };
+            file.backend()
+                .check_unchanged()
+                .context(|| format!("external file '{}'", files::resolve_path(path, remaps).display()))
+                .map_err(|error| plan.locate(error, stored.location))?;
+        }
+        Ok(())
+    }
+
     /// The bytes of a file, whether a run has imported it or not; `None` if only the run has it.
     pub(crate) fn bytes<'f>(&'f self, index: usize, copies: &'f Copies) -> Result<Option<FileBytes<'f>>> {
         Ok(match &self.0[index] {
@@ -152,8 +168,12 @@ impl Source {
         devices: &[Device],
         op: &ImportFile<Indexed>,
         opened: Option<ExternalFile>,
+        in_place: &HashSet<FileId>,
     ) -> Result<Self> {
         let stored = &plan.files[op.created as usize];
+        // Memory must not be a file's that the run writes by another name.
+        let is_written = opened.as_ref().is_some_and(|file| in_place.contains(&file.id));
+        let access = if is_written { stored.access | MemoryAccess::WRITE } else { stored.access };
         let file = match (opened, stored.source.contents) {
             (Some(opened), _) => HostFile::Disk(opened.file),
             // Borrowed from the capture: a copy would double the memory.
@@ -163,7 +183,7 @@ impl Source {
             }
             (None, _) => return Ok(Self::Own),
         };
-        devices[op.device as usize].import_file(op.affinity, stored.access, file).map(Self::Shared)
+        devices[op.device as usize].import_file(op.affinity, access, file).map(Self::Shared)
     }
 }
 

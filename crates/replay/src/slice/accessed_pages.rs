@@ -41,10 +41,10 @@ impl Shared<'_> {
                 ranges.add(range);
             }
             ranges.joined_to(GAP_BYTES, MAX_PARTS)
-        });
+        })?;
         let is_unchanged = |content: &Content| {
             let output = collected.output_of(content);
-            output.is_none_or(|(output, at)| collected.outputs[output].bytes[at] == content.bytes)
+            output.is_none_or(|(output, at)| collected.outputs[output].bytes[at] == *content.bytes)
         };
         let left_out = contents.iter().zip(&narrowed.unread).zip(&narrowed.written);
         // What is not accessed does not change; what is known to be written was left out before.
@@ -100,22 +100,22 @@ impl Tested {
         &self,
         collected: &Collector<'_>,
         keep: impl Fn(&Content) -> Vec<Range>,
-    ) -> (Vec<Content>, Self) {
+    ) -> Result<(Vec<Content>, Self)> {
         let mut contents = Vec::with_capacity(collected.contents.len());
         let mut split = Self { unread: Vec::new(), written: Vec::new(), is_checked: false };
         for (index, content) in collected.contents.iter().enumerate() {
             let (mut kept, mut dropped) = (Vec::new(), Vec::new());
             if self.unread[index] {
-                content.part(content.offset, content.all().end(), content.reading, &mut dropped);
+                content.part(content.offset, content.all().end(), content.reading, &mut dropped)?;
                 split.written.push(self.written[index].clone());
             } else {
                 let mut at = content.offset;
                 for range in keep(content) {
-                    content.part(at, range.offset, Reading::Read, &mut dropped);
-                    content.part(range.offset, range.end(), Reading::Read, &mut kept);
+                    content.part(at, range.offset, Reading::Read, &mut dropped)?;
+                    content.part(range.offset, range.end(), Reading::Read, &mut kept)?;
                     at = range.end();
                 }
-                content.part(at, content.all().end(), Reading::Read, &mut dropped);
+                content.part(at, content.all().end(), Reading::Read, &mut dropped)?;
                 // Nothing that is not accessed is written.
                 split.written.resize(split.written.len() + dropped.len(), Ranges::default());
             }
@@ -125,6 +125,6 @@ impl Tested {
             split.written.resize(split.written.len() + kept.len(), Ranges::default());
             contents.append(&mut kept);
         }
-        (contents, split)
+        Ok((contents, split))
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use rehal_base::{Error, Range, Result};
+use rehal_base::{Error, OwnBytes, Range, Result};
 use rehal_hal::profile::QueueOpKind;
 use rehal_hal::{Buffer, HostOp, transfer};
 
@@ -16,7 +16,7 @@ use crate::{AccessKind, AccessedRange, Operation};
 pub(super) struct Content {
     pub buffer: u32,
     pub offset: u64,
-    pub bytes: Vec<u8>,
+    pub bytes: OwnBytes,
     pub reading: Reading,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum Reading {
 
 impl Content {
     /// Bytes of a buffer that are read as far as is known.
-    pub(super) fn new(buffer: u32, offset: u64, bytes: Vec<u8>) -> Self {
+    pub(super) fn new(buffer: u32, offset: u64, bytes: OwnBytes) -> Self {
         Self { buffer, offset, bytes, reading: Reading::Read }
     }
 }
@@ -58,7 +58,7 @@ pub(super) struct Collector<'s> {
     /// Bytes that they wrote, as they are at the end.
     pub outputs: Vec<Content>,
     /// The bytes that submissions read from files, by the ordinals of their records.
-    pub file_reads: HashMap<u32, Vec<Vec<u8>>>,
+    pub file_reads: HashMap<u32, Vec<OwnBytes>>,
     /// When the operation began.
     begun: Instant,
     /// How long the operations took.
@@ -104,7 +104,7 @@ impl<'s> Collector<'s> {
         self.buffers.entry(buffer).or_insert_with(|| handle.clone());
         for new in self.touched.entry(buffer).or_default().add(range) {
             if reads {
-                let bytes = transfer::to_vec(handle, new.offset, new.length)?;
+                let bytes = transfer::to_own(handle, new.offset, new.length)?;
                 self.contents.push(Content::new(buffer, new.offset, bytes));
             }
         }
@@ -115,7 +115,7 @@ impl<'s> Collector<'s> {
         for range in
             self.written.remove(&buffer).into_iter().flat_map(|ranges| ranges.iter().collect::<Vec<_>>())
         {
-            let bytes = transfer::to_vec(handle, range.offset, range.length)?;
+            let bytes = transfer::to_own(handle, range.offset, range.length)?;
             self.outputs.push(Content::new(buffer, range.offset, bytes));
         }
         Ok(())
@@ -194,7 +194,7 @@ impl<'s> Collector<'s> {
                 }
             }
             if operation.kind == QueueOpKind::Read {
-                let bytes = transfer::to_vec(it.buffer, it.offset, it.length)?;
+                let bytes = transfer::to_own(it.buffer, it.offset, it.length)?;
                 self.file_reads.entry(operation.submission.ordinal).or_default().push(bytes);
             }
         }

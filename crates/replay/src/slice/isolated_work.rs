@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use bumpalo::Bump;
-use rehal_base::{Error, Range, Result};
+use rehal_base::{Error, OwnBytes, Range, Result};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferMode, CommandBufferParams, CreateOp,
     Device, Dispatch, File, HostFile, HostOp, Indexed, MemoryAccess, MemoryType, PrepareExecutable,
@@ -337,22 +337,22 @@ impl<'r> IsolatedWork<'r> {
         let Some(buffer) = &self.objects.buffers[content.buffer as usize] else { return Ok(()) };
         match fill {
             Fill::Nothing => Ok(()),
-            Fill::Captured => transfer::write(buffer, content.offset, &content.bytes),
+            Fill::Captured => transfer::write_own(buffer, content.offset, &content.bytes),
             Fill::Patterns(first) => {
                 transfer::write(buffer, content.offset, &patterns(&content.bytes, first))
             }
         }
     }
 
-    fn read(&self, output: &Content) -> Result<Vec<u8>> {
+    fn read(&self, output: &Content) -> Result<OwnBytes> {
         match &self.objects.buffers[output.buffer as usize] {
-            Some(buffer) => transfer::to_vec(buffer, output.offset, output.bytes.len() as u64),
+            Some(buffer) => transfer::to_own(buffer, output.offset, output.bytes.len() as u64),
             None => Err(Error::not_found(format!("buffer {}", self.plan.buffer_ids[output.buffer as usize]))),
         }
     }
 
     /// Issues the operations between the calls of `scope`, and reads the outputs.
-    pub(super) fn run(&mut self, scope: &dyn Fn(bool) -> Result<()>) -> Result<Vec<Vec<u8>>> {
+    pub(super) fn run(&mut self, scope: &dyn Fn(bool) -> Result<()>) -> Result<Vec<OwnBytes>> {
         scope(true)?;
         self.watched.iter().flatten().try_for_each(|(_, it)| it.watch())?;
         let outcome = self.all();
@@ -387,7 +387,7 @@ impl<'r> IsolatedWork<'r> {
                             for bytes in reads.into_iter().flatten() {
                                 let (buffer, offset, _) = self.objects.resolve(target, &[])?;
                                 if let Some(buffer) = &self.objects.buffers[buffer as usize] {
-                                    transfer::write(buffer, offset, bytes)?;
+                                    transfer::write_own(buffer, offset, bytes)?;
                                 }
                             }
                         }

@@ -38,7 +38,7 @@ impl Shared<'_> {
 
     /// Appends the parts of a content: what files contain, if references to them are kept, and bytes.
     pub(super) fn pieces<'c>(&self, content: &'c Content, pieces: &mut Vec<Piece<'c>>) -> Result<()> {
-        let (buffer, bytes) = (content.buffer, content.bytes.as_slice());
+        let (buffer, bytes) = (content.buffer, &content.bytes[..]);
         let end = content.offset + bytes.len() as u64;
         let part =
             |from: u64, to: u64| &bytes[(from - content.offset) as usize..(to - content.offset) as usize];

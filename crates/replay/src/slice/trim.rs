@@ -41,7 +41,7 @@ impl Shared<'_> {
     ) -> Result<Tested> {
         let keeps_outputs = self.options.keep_outputs || self.options.unperformed;
         let reading = if keeps_outputs || !is_cheap { Reading::Read } else { Reading::Unread };
-        collected.split(Reading::Shared, reading);
+        collected.split(Reading::Shared, reading)?;
         let mut tested = Tested::from_collector(collected);
         let checks = self.checks(is_cheap);
         let candidates = collected.candidates(checks);
@@ -52,7 +52,7 @@ impl Shared<'_> {
             return Ok(tested);
         }
         // What a binding contains besides what is changed may be read.
-        if collected.split(Reading::Unread, Reading::Unread) {
+        if collected.split(Reading::Unread, Reading::Unread)? {
             tested = Tested::from_collector(collected);
             if tested.passes(self, found, collected, &collected.candidates(checks), checks)? {
                 return Ok(tested);
@@ -161,22 +161,20 @@ impl Tested {
 
     /// Narrows the outputs to what the work writes: changed units of 16 bytes, or bytes that it is known to
     /// write.
-    pub(super) fn narrow(&mut self, collected: &mut Collector<'_>) {
+    pub(super) fn narrow(&mut self, collected: &mut Collector<'_>) -> Result<()> {
         let mut narrowed = Vec::new();
         let mut stored = Vec::new();
         for output in &collected.outputs {
             let written = self.written_in(collected, output);
             for range in self.joined(collected, output, &written) {
-                let at = output.span(range);
-                narrowed.push(Content::new(output.buffer, range.offset, output.bytes[at].to_vec()));
+                narrowed.push(output.cut(range, output.reading)?);
                 // What is between would be whatever new memory contains.
                 let dropped = collected.contents.iter().zip(&self.unread).filter(|(_, unread)| **unread);
                 for (content, _) in dropped.filter(|(it, _)| it.buffer == output.buffer) {
                     if let Some(part) = overlap(content.all(), range)
                         && !written.covers(part)
                     {
-                        let bytes = content.bytes[content.span(part)].to_vec();
-                        stored.push(Content::new(content.buffer, part.offset, bytes));
+                        stored.push(content.cut(part, Reading::Read)?);
                     }
                 }
             }
@@ -192,11 +190,12 @@ impl Tested {
             for (content, unread) in collected.contents.iter().zip(&mut self.unread) {
                 *unread &= !is_read(content);
             }
-            return;
+            return Ok(());
         }
         collected.outputs = narrowed;
         self.unread.extend(stored.iter().map(|_| false));
         collected.contents.append(&mut stored);
+        Ok(())
     }
 
     /// The bytes of an output that the work writes.
@@ -266,7 +265,7 @@ impl Collector<'_> {
 
     /// Splits contents into what is changed, which becomes `changed`, and what is not, which is kept. Returns
     /// whether that made a difference.
-    fn split(&mut self, which: Reading, changed: Reading) -> bool {
+    fn split(&mut self, which: Reading, changed: Reading) -> Result<bool> {
         let mut parts = Vec::with_capacity(self.contents.len());
         let unread_bytes = |contents: &[Content]| -> usize {
             contents.iter().filter(|it| it.reading == Reading::Unread).map(|it| it.bytes.len()).sum()
@@ -289,24 +288,31 @@ impl Collector<'_> {
             let mut from = content.offset;
             for range in ranges.joined_to(GAP_BYTES, MAX_PARTS) {
                 let (start, end) = (content.offset + range.offset, content.offset + range.end());
-                content.part(from, start, Reading::Read, &mut parts);
-                content.part(start, end, changed, &mut parts);
+                content.part(from, start, Reading::Read, &mut parts)?;
+                content.part(start, end, changed, &mut parts)?;
                 from = end;
             }
-            content.part(from, content.all().end(), Reading::Read, &mut parts);
+            content.part(from, content.all().end(), Reading::Read, &mut parts)?;
         }
         self.contents = parts;
-        unread_bytes(&self.contents) != previously
+        Ok(unread_bytes(&self.contents) != previously)
     }
 }
 
 impl Content {
     /// Appends the bytes from and up to an offset in the buffer, if there are any.
-    pub(super) fn part(&self, from: u64, to: u64, reading: Reading, parts: &mut Vec<Content>) {
+    pub(super) fn part(&self, from: u64, to: u64, reading: Reading, parts: &mut Vec<Content>) -> Result<()> {
         if from < to {
-            let bytes = self.bytes[self.span(Range { offset: from, length: to - from })].to_vec();
-            parts.push(Content { reading, ..Content::new(self.buffer, from, bytes) });
+            parts.push(self.cut(Range { offset: from, length: to - from }, reading)?);
         }
+        Ok(())
+    }
+
+    /// A range of the buffer, which it contains.
+    fn cut(&self, range: Range, reading: Reading) -> Result<Self> {
+        let at = Range { offset: range.offset - self.offset, ..range };
+        let bytes = self.bytes.part(at)?;
+        Ok(Self { reading, ..Self::new(self.buffer, range.offset, bytes) })
     }
 
     /// Its range of the buffer.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, OwnBytes, Result};
 use rehal_hal::DeviceGroup;
 
 use super::collect::{Collector, Content};
@@ -32,12 +32,12 @@ impl Shared<'_> {
             self.check(found, &collected)?;
             tested.is_checked = true;
         }
-        tested.narrow(&mut collected);
+        tested.narrow(&mut collected)?;
         let content_bytes = self.record(found, &collected, &tested.unread, sink)?;
         let read = |output: Content| SlicedRead {
             buffer_id: self.plan.buffer_ids[output.buffer as usize],
             offset: output.offset,
-            bytes: output.bytes,
+            bytes: output.bytes.to_vec(),
         };
         let reads = std::mem::take(&mut collected.outputs).into_iter().map(read).collect();
         let SlicePlan { ref name, location, occurrence, .. } = *found;
@@ -122,7 +122,7 @@ impl Shared<'_> {
         found: &SlicePlan,
         collected: &Collector<'_>,
         fill: &dyn Fn(usize) -> Fill,
-    ) -> Result<Vec<Vec<u8>>> {
+    ) -> Result<Vec<OwnBytes>> {
         let mut work = self.isolate(self.replay.devices().devices(), found, collected)?;
         for (index, content) in collected.contents.iter().enumerate() {
             work.write(content, fill(index))?;

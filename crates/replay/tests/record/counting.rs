@@ -93,7 +93,8 @@ counting! { DeviceBackend for Counting {
     fn infer_executable_format(&self, _: &[u8]) -> Option<&'static str> { Some("counting") }
     fn can_prepare_executable(&self, format: &str) -> bool { format == "counting" }
     fn import_file(&self, _: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
-        let length = file.length()?;
+        let file = file.into_file(access)?;
+        let length = file.length();
         Ok(File::new(access, length, CountingFile { file, calls: self.calls.clone() }))
     }
     fn submit(&self, _: &Submission<Live<'_>>) -> Result<Option<Buffer>> { Ok(None) }
@@ -185,15 +186,18 @@ counting! { ExecutableBackend for CountingExecutable {
 } }
 
 struct CountingFile {
-    file: HostFile,
+    file: File,
     calls: Calls,
 }
 
 counting! { FileBackend for CountingFile {
     fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
-        self.file.read_at(offset, target, range)
+        self.file.backend().read_at(offset, target, range)
     }
     fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
-        self.file.write_at(offset, source, range)
+        self.file.backend().write_at(offset, source, range)
+    }
+    fn check_unchanged(&self) -> Result<()> {
+        self.file.backend().check_unchanged()
     }
 } }

@@ -188,6 +188,7 @@ fn on_files(forwarding: &mut Forwarding, device: &Device) {
     forwarding.check("FileBackend::write_at", || backend.write_at(3, &memory, first)).unwrap();
     forwarding.check("FileBackend::read_at", || backend.read_at(3, &memory, second)).unwrap();
     assert_eq!(memory.load(0).unwrap(), [9, 9]);
+    forwarding.check("FileBackend::check_unchanged", || backend.check_unchanged()).unwrap();
 }
 
 /// The functions of the backend traits as `hal` declares them, by `Trait::function`.

@@ -5,6 +5,7 @@ mod discrete;
 mod failures;
 mod files;
 mod forwarding;
+mod large_files;
 mod mappings;
 mod memory;
 mod order;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use rehal::capture::{
-    CaptureFile, ExecutableSurvey, ExternalFile, FailedOperation, FileState, RecordKind, ScopeSurvey, Survey,
-    SurveyedBytes, Verdict,
+    CaptureFile, ExecutableSurvey, ExternalFile, FailedOperation, FileState, MemoryNeeds, RecordKind,
+    ScopeSurvey, Survey, SurveyedBytes, Verdict,
 };
 use rehal_base::Error;
 use rehal_capture::{ChecksumState, Damage, Tear, Version};
@@ -82,6 +82,7 @@ pub(super) struct Replayability<'a> {
     #[serde(serialize_with = "reasons")]
     pub reasons: &'a [Error],
     pub warnings: &'a [String],
+    pub memory: Option<MemoryNeeds>,
     /// The confinement of its code on this machine, in words.
     pub confinement: &'a str,
 }
@@ -104,6 +105,7 @@ impl<'a> Info<'a> {
             executables_loaded: verdict.is_loaded,
             reasons: &verdict.reasons,
             warnings: &verdict.warnings,
+            memory: verdict.memory,
             confinement,
         };
         Self { contents, replay }

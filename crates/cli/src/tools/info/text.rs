@@ -11,6 +11,9 @@ use crate::advice;
 use crate::report::Report;
 use crate::table::{Column, Layout, Table};
 
+/// Buffers of fewer bytes in all are not worth a line.
+const LARGE_BYTES: u64 = 64 << 20;
+
 /// Maximum number of rows of a list, so that the report fits one screen.
 const MAX_ROWS: usize = 24;
 
@@ -101,6 +104,11 @@ fn verdict(text: &mut String, info: &Info<'_>) {
             let _ = writeln!(text, "  {warning}");
         }
         more(text, replay.warnings.len(), MAX_ROWS);
+        if let Some(memory) = replay.memory.filter(|it| it.largest_bytes >= LARGE_BYTES) {
+            let [own, mapped] = [memory.own_bytes, memory.mapped_bytes].map(human_bytes);
+            let _ =
+                writeln!(text, "  its buffers need at most {own} of memory, and {mapped} mapped from files");
+        }
         let _ = writeln!(text, "  its code is confined: {}", replay.confinement);
         return;
     }
