@@ -10,6 +10,7 @@ mod bench;
 mod dist;
 mod fixtures;
 mod fuzz;
+mod machines;
 mod miri;
 mod mutants;
 mod packages;

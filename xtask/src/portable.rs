@@ -6,7 +6,7 @@ use crate::{NotRun, Outcome, root};
 use std::process::Command;
 
 /// The other platform.
-const TARGET: &str = "aarch64-unknown-linux-gnu";
+pub const TARGET: &str = "aarch64-unknown-linux-gnu";
 
 /// The packages that need not compile for it, and why.
 const ABSENT: [(&str, &str); 2] = [

@@ -2,10 +2,11 @@
 //!
 //! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, Chromium, for the tests of
 //! pages, Valgrind, which counts instructions, zsh, fish, groff and mandoc, which completions and manual
-//! pages are tested with, and Vulkan with Mesa's software driver and the validation layers come from the
-//! system; `cargo machete` and `cargo deny`, which check dependencies, are installed by Cargo; a nightly
-//! toolchain with Miri and the standard library of another processor are, by rustup, if they can be. As root
-//! on a Debian machine, missing system packages are installed; otherwise they are listed.
+//! pages are tested with, QEMU and a compiler for another processor, and Vulkan with Mesa's software driver
+//! and the validation layers come from the system; `cargo machete` and `cargo deny`, which check
+//! dependencies, are installed by Cargo; a nightly toolchain with Miri and the standard library of another
+//! processor are, by rustup, if they can be. As root on a Debian machine, missing system packages are
+//! installed; otherwise they are listed.
 
 use crate::run::succeed;
 use crate::{Outcome, portable, root};
@@ -18,8 +19,9 @@ use std::thread;
 const CARGO_TOOLS: [(&str, &str, &str); 2] =
     [("machete", "cargo-machete", "0.9.2"), ("deny", "cargo-deny", "0.20.2")];
 
-/// Programs of the system, and their packages. Tests complete commands in the shells, and check manual pages.
-const PROGRAMS: [(&str, &str); 7] = [
+/// Programs of the system, and their packages. Tests complete commands in the shells, check manual pages, and
+/// emulate another processor.
+const PROGRAMS: [(&str, &str); 9] = [
     ("c++", "g++"),
     ("chromium", "chromium"),
     ("valgrind", "valgrind"),
@@ -27,6 +29,8 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("fish", "fish"),
     ("groff", "groff-base"),
     ("mandoc", "mandoc"),
+    ("qemu-aarch64-static", "qemu-user-static"),
+    ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
 ];
 
 /// The system packages that the tests of the Vulkan driver need: the loader, a driver without a GPU, and
@@ -61,9 +65,9 @@ pub fn main(arguments: &[String]) -> Outcome {
 /// Installs what Cargo does not.
 fn install_others() -> Outcome {
     let root = root();
-    for (program, package) in PROGRAMS {
+    for (program, packages) in PROGRAMS {
         if !answers("sh", &["-c", &format!("command -v {program}")]) {
-            install(&[package])?;
+            install(&packages.split(' ').collect::<Vec<_>>())?;
         }
     }
     install_nightly();

@@ -1,7 +1,9 @@
 //! `cargo xtask test`: everything that CI runs, from setup to fuzzing, as timed sections.
 
 use crate::run::{self, cargo, succeed};
-use crate::{NotRun, Outcome, api, asan, bench, fuzz, miri, packages, portable, python, setup, tidy};
+use crate::{
+    NotRun, Outcome, api, asan, bench, fuzz, machines, miri, packages, portable, python, setup, tidy,
+};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::Stdio;
@@ -100,6 +102,7 @@ pub fn main(arguments: &[String]) -> Outcome {
     section("python", &python::test);
     // The oracle's tests run the tools as users do: optimized, and without debug assertions.
     section("oracle", &|| oracle(nextest, &run::build_tools("dev-release")?));
+    section("machines", &machines::test);
     let counts = ["--instructions", "--any-versions"].map(ToOwned::to_owned);
     section("instructions", &|| bench::main(if any_versions { &counts } else { &counts[..1] }));
     section("miri", &|| miri::main(&["--short".to_owned()]));

@@ -108,6 +108,22 @@ pub enum Remedy {
     },
 }
 
+impl Remedy {
+    /// Compile a program for the processor of this machine, wherever the compiler runs. `device` is the
+    /// compiler's name of the device.
+    pub fn compile_for_processor(device: &str) -> Self {
+        let architecture = std::env::consts::ARCH;
+        Self::CompileWith {
+            purpose: "this machine's processor".into(),
+            flags: format!(
+                "--iree-hal-target-device={device} --iree-hal-local-target-device-backends=llvm-cpu \
+                 --iree-llvmcpu-target-triple={architecture}-linux-gnu"
+            )
+            .into(),
+        }
+    }
+}
+
 impl From<String> for Advice {
     fn from(text: String) -> Self {
         Self::Text(text)

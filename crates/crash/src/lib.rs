@@ -44,9 +44,9 @@
 //! | `crash/crash_note.rs` | `IS_CHANGING`, `CURRENT` | foreign code that a thread calls |
 //! | `crash/driver_work.rs` | `COUNT`, `LAST`, `IS_WRITING` | work of drivers in flight |
 //! | `crash/guard.rs` | `OPTIONS`, `IS_INSTALLED` | what the program has opted into |
-//! | `crash/platform/linux_x86_64/c_stdio.rs` | `stdout`, `STATUS` | C's stream, and the status after a second fault |
-//! | `crash/platform/linux_x86_64/fault.rs` | `INSTALLED`, `ONCE`, `ALLOW`, `STACK`, `ANNOUNCED` | handlers of faults, signal stacks |
-//! | `crash/platform/linux_x86_64/interrupt.rs` | `REPORT` | handler of SIGURG |
+//! | `crash/platform/linux/c_stdio.rs` | `stdout`, `STATUS` | C's stream, and the status after a second fault |
+//! | `crash/platform/linux/fault.rs` | `INSTALLED`, `ONCE`, `ALLOW`, `STACK`, `ANNOUNCED` | handlers of faults, signal stacks |
+//! | `crash/platform/linux/interrupt.rs` | `REPORT` | handler of SIGURG |
 //! | `crash/removal.rs` | `FIRST`, `CHANGES` | what is removed when the process is ended |
 //! | `crash/report.rs` | `IS_ENDING` | one thread ends the process |
 //! | `crash/running.rs` | `CURRENT` | the kernel that a thread runs |
@@ -66,17 +66,18 @@
 //! | `local/executable/perf/mod.rs` | `FILES` | files of the process for profilers |
 //! | `local/executable/processor.rs` | `FEATURES` | features of the CPU, read once |
 //! | `local/executable/vmvx/module.rs` | `SCRATCH` | memory of bytecode kernels on a thread |
-//! | `local/platform/linux_x86_64/kernel_stack.rs` | `SPARE`, `IN_USE` | stacks of kernels |
-//! | `local/platform/linux_x86_64/library_file.rs` | `NEXT` | names of files |
-//! | `local/platform/linux_x86_64/open_library.rs` | `ONCE` | libraries that executables need are loaded once |
-//! | `local/platform/linux_x86_64/vectors.rs` | `WIDTH` | the CPU's vectors, read once |
-//! | `local/platform/linux_x86_64/watched_pages.rs` | `SLOTS`, `HANDLING` | pages that are watched, by the handler of SIGSEGV |
+//! | `local/platform/linux/kernel_stack.rs` | `SPARE`, `IN_USE` | stacks of kernels |
+//! | `local/platform/linux/library_file.rs` | `NEXT` | names of files |
+//! | `local/platform/linux/open_library.rs` | `ONCE` | libraries that executables need are loaded once |
+//! | `local/platform/x86_64/vectors.rs` | `WIDTH` | the CPU's vectors, read once |
+//! | `local/platform/linux/watched_pages.rs` | `SLOTS`, `HANDLING` | pages that are watched, by the handler of SIGSEGV |
 //! | `local/profile.rs` | `LAST_NS` | times of a thread's events increase |
 //! | `local/task/role.rs` | `WORKER`, `HELPED`, `LAST` | the role of a thread; ids of groups of workers |
 //! | `replay/record/rename.rs` | `SCRATCH` | memory of a thread's records |
 //! | `replay/record/stream.rs` | `ID` | the id of a thread |
 //! | `kernels/kernels.rs` | `CORES` | the number of cores, read once |
 //! | `base/parallel.rs` | `POOL` | threads that copy, compare and digest |
+//! | `jobs/fork.rs` | `EMULATOR_THREADS` | threads that are not the program's |
 //! | `jobs/worker.rs` | `IS_WORKER` | whether this process is a worker |
 //! | `jobs/group.rs` | `WATCHDOG_PROCESS` | what ends processes that this one has started |
 //! | `vulkan/gpu.rs` | `DEVICES` | devices that are open |

@@ -119,7 +119,7 @@ pub fn remove_all() {
 
 /// The same after a crash; async-signal-safe.
 #[cfg_attr(
-    not(all(target_os = "linux", target_arch = "x86_64")),
+    not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))),
     allow(dead_code, reason = "no signals are handled there")
 )]
 pub(crate) fn remove_after_crash() {

@@ -307,7 +307,7 @@ fn advise(text: &mut Text, kernel: &dyn Running, fault: &Fault<'_>) {
             "the kernel reached an instruction that traps on purpose or that this CPU does not have: \
              compile it for this CPU",
         ),
-        ("SIGTRAP", _) => text.push("the kernel reached a breakpoint: correct the kernel"),
+        ("SIGTRAP", _) => text.push("the kernel reached a breakpoint, or traps on purpose: correct the kernel"),
         ("SIGABRT", _) => text.push(
             "the kernel aborted, as a failed assertion or a panic does: check what it prints, and the constants and inputs \
              it was given",

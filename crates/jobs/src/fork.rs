@@ -10,9 +10,11 @@ use std::ffi::c_int;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::parent_id;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
@@ -162,10 +164,41 @@ fn say(mut to: File, work: impl FnOnce() -> Result<u8>, report: fn(&Error)) -> R
     Ok(status)
 }
 
-/// Whether the other threads, if any, are idle ones that the copy does without.
+/// Threads of an emulator that runs this process, in which none of this program's code runs.
+static EMULATOR_THREADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Notes the threads that the process has before it starts any. To be called first in `main`.
+#[allow(unsafe_code, reason = "reads a variable of the C library; see docs/unsafe.md")]
+pub fn note_emulator_threads() {
+    let count = thread_count().unwrap_or(1);
+    if count == 1 {
+        return;
+    }
+    // A library that is loaded before may have started threads, which hold locks: the C library knows these.
+    // SAFETY: the name is a string, and the variable is a byte that another thread may change.
+    let is_single = unsafe {
+        let variable = libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr());
+        variable.cast::<AtomicU8>().as_ref().is_some_and(|it| it.load(Ordering::Relaxed) != 0)
+    };
+    if is_single {
+        EMULATOR_THREADS.store(count - 1, Ordering::Relaxed);
+    }
+}
+
+/// Whether the other threads, if any, are those of an emulator, or idle ones that the copy does without.
 fn has_one_thread() -> bool {
-    let idle = rehal_base::parallel::thread_count();
-    fs::read_dir("/proc/self/task").map_or(true, |threads| threads.count() <= 1 + idle)
+    let others = EMULATOR_THREADS.load(Ordering::Relaxed) + rehal_base::parallel::thread_count();
+    thread_count().is_none_or(|count| count <= 1 + others)
+}
+
+/// The number of threads of this process; `None` without `/proc`.
+fn thread_count() -> Option<usize> {
+    let threads = fs::metadata("/proc/self/task").ok()?;
+    // Each is a directory in it, and so has a link to it.
+    match threads.nlink() {
+        links @ 3.. => Some(links as usize - 2),
+        _ => Some(fs::read_dir("/proc/self/task").ok()?.count()),
+    }
 }
 
 /// The process of the copy; `None` in the copy.

@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use confine::{Confinement, ProcessLimits, Sandbox, describe_confinement};
-pub use fork::{CopyEnd, PROGRESS_TIME, announced, end_by, supervise};
+pub use fork::{CopyEnd, PROGRESS_TIME, announced, end_by, note_emulator_threads, supervise};
 pub use local::Conversation;
 pub use temporary::{PartialResult, TemporaryDirectory, full_directory, remove_abandoned, temporary_name};
 pub use temporary_file::TemporaryFile;

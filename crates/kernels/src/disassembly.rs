@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, FileKind, Result, StatusCode, escaped, glob};
 use rehal_jobs::{Job, KeptOutput, TemporaryDirectory};
-use rehal_local::executable::{ElfCode, FunctionCode, infer_format};
+use rehal_local::executable::{ARCHITECTURE, ElfCode, FunctionCode, infer_format};
 use rehal_replay::Plan;
 use serde::Serialize;
 
@@ -44,7 +44,7 @@ fn spirv_functions(_: Option<&str>, _: &[u8]) -> Result<Vec<CodeFunction>> {
 }
 
 fn other_architecture(theirs: &str) -> Error {
-    let message = format!("the executable is for {theirs}, this machine is {}", std::env::consts::ARCH);
+    let message = format!("the executable is for {theirs}, this machine is {}", ARCHITECTURE);
     Error::unimplemented(message).advise("disassemble it with llvm-objdump")
 }
 
@@ -186,7 +186,7 @@ impl CodeFunction {
             return spirv_functions(format, data);
         }
         let format = infer_format(data).unwrap_or("an unknown architecture");
-        if !format.ends_with(std::env::consts::ARCH) {
+        if !format.ends_with(ARCHITECTURE) {
             return Err(other_architecture(format.trim_start_matches("embedded-elf-")));
         }
         let elf = Arc::new(ElfCode::read(data)?);

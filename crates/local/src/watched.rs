@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
-use rehal_base::{Error, Range, Result};
+use rehal_base::{Error, Range, Result, page_bytes};
 use rehal_hal::{BufferParams, Device, WatchAccesses, WatchedBuffer};
 
 use crate::device::is_local;
-use crate::platform::{PAGE_BYTES, WatchedPages};
+use crate::platform::WatchedPages;
 
 /// A buffer of a CPU device that tells which of its pages are accessed. `None` if that is unknown: of other
 /// devices, on other platforms, without the signal handlers of [`rehal_crash::install`], for an alignment of
@@ -13,7 +13,7 @@ use crate::platform::{PAGE_BYTES, WatchedPages};
 /// While it is watched, system calls fail to access its bytes, and each page costs a signal.
 pub fn watch_buffer(device: &Device, params: BufferParams, size: u64) -> Result<Option<WatchedBuffer>> {
     let length = usize::try_from(size).ok().filter(|length| *length <= isize::MAX as usize);
-    if !is_local(device) || params.min_alignment > PAGE_BYTES as u64 {
+    if !is_local(device) || params.min_alignment > page_bytes() as u64 {
         return Ok(None);
     }
     let Some(pages) = length.and_then(WatchedPages::new) else { return Ok(None) };
@@ -50,9 +50,9 @@ mod tests {
         rehal_crash::install();
         let device = LocalSync::create(Plugins::default());
         let params = BufferParams { usage: BufferUsage::all(), ..BufferParams::default() };
-        let size = 10 * PAGE_BYTES as u64 + 100;
+        let size = 10 * page_bytes() as u64 + 100;
         let watched = watch_buffer(&device, params, size).unwrap().unwrap();
-        let page = PAGE_BYTES as u64;
+        let page = page_bytes() as u64;
         let accessed = || -> Vec<(u64, u64)> {
             watched.accesses.accessed().unwrap().iter().map(|it| (it.offset, it.end())).collect()
         };

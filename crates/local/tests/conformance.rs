@@ -14,8 +14,9 @@ use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
 use testing::Case;
 
-const EMBEDDED: &str = "embedded-elf-x86_64";
-const SYSTEM: &str = "system-elf-x86_64";
+const EMBEDDED: &str =
+    if cfg!(target_arch = "aarch64") { "embedded-elf-arm_64" } else { "embedded-elf-x86_64" };
+const SYSTEM: &str = if cfg!(target_arch = "aarch64") { "system-elf-arm_64" } else { "system-elf-x86_64" };
 const VMVX: &str = "vmvx-bytecode-fb";
 
 struct Local {
@@ -62,7 +63,10 @@ impl Subject for Local {
             (_, VMVX) => format!("{}.vmvx.vmfb", kernel.name()),
             _ => return Err(Error::not_found(format!("no kernel '{}' for {format}", kernel.name()))),
         };
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cts").join(name);
+        let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cts");
+        // Fixtures are for x86-64. Where tests run on another processor, kernels are compiled before.
+        let compiled = std::env::var_os("REHAL_TEST_KERNELS").filter(|_| format != VMVX);
+        let path = compiled.map_or(fixtures, PathBuf::from).join(name);
         std::fs::read(&path).map_err(|error| Error::io(format!("reading '{}'", path.display()), &error))
     }
 

@@ -1,6 +1,6 @@
 //! The ELF loader: all linker options, protections, and hostile images.
 #![allow(unsafe_code, reason = "runs the libraries that it compiled")]
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
 
 mod support;
 
@@ -10,7 +10,7 @@ use fastrand::Rng;
 use rehal_base::{Fault, FormatError};
 use rehal_local::executable::elf::Image;
 use rehal_local::executable::{Library, LoadOptions, check};
-use support::{Link, compile};
+use support::{EMBEDDED, Link, MACHINES, compile};
 
 const QUERY: &str = "iree_hal_executable_library_query";
 
@@ -36,6 +36,7 @@ fn protections(range: &Range<usize>) -> Vec<(Range<usize>, String)> {
 
 #[test]
 fn images_of_all_linker_options_load_and_run() {
+    let level: &[&str] = if cfg!(target_arch = "x86_64") { &["-Wl,-z,x86-64-v2"] } else { &[] };
     let styles: [&[&str]; 8] = [
         &["-Wl,--hash-style=sysv"],
         &["-Wl,--hash-style=gnu"],
@@ -43,13 +44,13 @@ fn images_of_all_linker_options_load_and_run() {
         &["-Wl,-z,norelro"],
         &["-Wl,-z,noseparate-code"],
         &["-Wl,-z,pack-relative-relocs"],
-        &["-Wl,-z,x86-64-v2"],
+        level,
         &["-Wl,-z,max-page-size=65536", "-s"],
     ];
     for style in styles {
         let bytes = compile("library.c", Link::Embedded, style);
         // SAFETY: the test's own code.
-        let library = unsafe { Library::load("embedded-elf-x86_64", &bytes, &LoadOptions::default()) };
+        let library = unsafe { Library::load(EMBEDDED, &bytes, &LoadOptions::default()) };
         let library = library.unwrap_or_else(|error| panic!("{style:?}: {error:?}"));
         assert_eq!(library.functions()[0].name, "sum", "{style:?}: names are relocated");
     }
@@ -98,15 +99,17 @@ fn a_container_selects_the_image_for_this_machine() {
         fat.extend(&bytes);
         fat
     };
-    let ours = record(62, 2, 8 + 2 * 24, bytes.len());
-    let fat = container(&[record(183, 2, 56, bytes.len()), ours.clone()]);
+    let [(here, _), (other, other_name)] = MACHINES;
+    let ours = record(here.into(), 2, 8 + 2 * 24, bytes.len());
+    let fat = container(&[record(other.into(), 2, 56, bytes.len()), ours.clone()]);
     assert!(Image::parse(&fat).unwrap().function(QUERY).is_ok());
     for length in 0..fat.len() {
         assert!(Image::parse(&fat[..length]).is_err(), "truncated at {length}");
     }
-    let error = refused(&container(&[record(183, 2, 56, bytes.len()), record(3, 1, 56, bytes.len())]));
-    assert_eq!((error.field, error.found.as_str()), ("FatELF machine", "arm_64, x86_32"));
-    let error = refused(&container(&[ours.clone(), record(62, 2, 4, bytes.len())])[..100]);
+    let error =
+        refused(&container(&[record(other.into(), 2, 56, bytes.len()), record(3, 1, 56, bytes.len())]));
+    assert_eq!((error.field, error.found.as_str()), ("FatELF machine", &*format!("{other_name}, x86_32")));
+    let error = refused(&container(&[ours.clone(), record(here.into(), 2, 4, bytes.len())])[..100]);
     assert_eq!((error.fault, error.field), (Fault::Truncated, "FatELF image"));
     // Errors in the image are reported at their offset in the container.
     let mut broken = fat.clone();
@@ -228,7 +231,9 @@ fn mutated_relocations_stay_in_the_image() {
     bytes[table.start + 8..table.start + 12].copy_from_slice(&37u32.to_le_bytes());
     assert_eq!((refused(&bytes).fault, refused(&bytes).field), (Fault::Unsupported, "r_info"));
     let mut bytes = good;
-    bytes[table.start + 8..table.start + 16].copy_from_slice(&[1, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF]);
+    // A 64-bit address has the number 1, or 257.
+    let is_arm = u8::from(cfg!(target_arch = "aarch64"));
+    bytes[table.start + 8..table.start + 16].copy_from_slice(&[1, is_arm, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF]);
     assert_eq!((refused(&bytes).fault, refused(&bytes).field), (Fault::Corrupt, "r_info"));
 }
 

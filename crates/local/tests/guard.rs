@@ -1,17 +1,17 @@
 //! The crash guard, in child processes: this binary runs itself.
 #![allow(unsafe_code, reason = "runs the libraries that it compiled, and crashes on purpose")]
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
 
 mod support;
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::Duration;
 
 use rehal_base::StatusCode;
 use rehal_local::executable::{Dispatch, Library, LoadOptions, MemorySpan};
 use rehal_local::{LocalSync, LocalSyncOptions, LocalTask, LocalTaskOptions};
-use support::{Link, compile};
+use support::{EMBEDDED, Link, compile, own_program};
 
 const CASE: &str = "REHAL_TEST_GUARD_CASE";
 
@@ -25,7 +25,12 @@ fn child() {
         "host" => unsafe { std::ptr::without_provenance::<u32>(16).read_volatile() },
         "host breakpoint" => {
             // SAFETY: changes nothing; outside of kernels.
-            unsafe { std::arch::asm!("int3") };
+            unsafe {
+                #[cfg(target_arch = "aarch64")]
+                std::arch::asm!("brk #0xf000");
+                #[cfg(target_arch = "x86_64")]
+                std::arch::asm!("int3");
+            }
             0
         }
         "corrupted" => {
@@ -77,7 +82,7 @@ fn child() {
             let bytes = compile("library.c", Link::Embedded, &["-DCRASHES_AT_LOAD"]);
             let options = LoadOptions { label: "executable 4", ..LoadOptions::default() };
             // SAFETY: crashes on purpose.
-            unsafe { Library::load("embedded-elf-x86_64", &bytes, &options) }.map_or(0, |_| 1)
+            unsafe { Library::load(EMBEDDED, &bytes, &options) }.map_or(0, |_| 1)
         }
         kernel => run(kernel),
     };
@@ -97,7 +102,7 @@ fn run(kernel: &str) -> u32 {
     let bytes = compile("library.c", Link::Embedded, &["-DLIMITS"]);
     let options = LoadOptions { label: "executable 4", ..LoadOptions::default() };
     // SAFETY: the test's own code.
-    let library = unsafe { Library::load("embedded-elf-x86_64", &bytes, &options) }.unwrap();
+    let library = unsafe { Library::load(EMBEDDED, &bytes, &options) }.unwrap();
     let ordinal = library.lookup(kernel).unwrap();
     let bindings = [MemorySpan { pointer: std::ptr::null_mut(), length_bytes: 4 }];
     let count = usize::from(library.function(ordinal).unwrap().binding_count);
@@ -111,7 +116,7 @@ fn run(kernel: &str) -> u32 {
 
 fn crash(case: &str) -> Output {
     let arguments = ["--exact", "child", "--nocapture", "--test-threads=1"];
-    Command::new(std::env::current_exe().unwrap()).args(arguments).env(CASE, case).output().unwrap()
+    own_program().args(arguments).env(CASE, case).output().unwrap()
 }
 
 #[test]
@@ -152,11 +157,14 @@ fn a_program_that_does_not_opt_in_keeps_its_signal_handlers() {
 
 #[test]
 fn a_kernel_that_faults_is_named() {
+    // Other processors have no such addresses, and a division by zero is not a fault.
+    let is_x86 = cfg!(target_arch = "x86_64");
+    let wild = if is_x86 { "SIGSEGV at a non-canonical address" } else { "SIGSEGV at address 0x" };
     let cases = [
         ("read_null", "SIGSEGV at address 0x0", "function 'read_null' (5)", "out of bounds"),
         ("trap", "SIGILL at address 0x", "function 'trap' (6)", "traps on purpose"),
         ("divide", "SIGFPE at address 0x", "function 'divide' (7)", "divided by zero"),
-        ("wild", "SIGSEGV at a non-canonical address", "function 'wild' (10)", "out of bounds"),
+        ("wild", wild, "function 'wild' (10)", "out of bounds"),
         (
             "overflow",
             ", a stack overflow: ",
@@ -166,9 +174,14 @@ fn a_kernel_that_faults_is_named() {
         ("thread overflow", ", a stack overflow: ", "function 'overflow' (9)", "stack of 2097152 bytes"),
         ("uses_3000k", ", a stack overflow: ", "function 'uses_3000k' (13)", "stack of 2097152 bytes"),
         ("thread uses_3000k", ", a stack overflow: ", "function 'uses_3000k' (13)", "stack of 2097152 bytes"),
-        ("breakpoint", "SIGTRAP: ", "function 'breakpoint' (11)", "breakpoint"),
+        (
+            "breakpoint",
+            if is_x86 { "SIGTRAP: " } else { "SIGTRAP at address 0x" },
+            "function 'breakpoint' (11)",
+            "breakpoint",
+        ),
     ];
-    for (case, signal, function, advice) in cases {
+    for (case, signal, function, advice) in cases.into_iter().filter(|it| is_x86 || it.0 != "divide") {
         let output = crash(case);
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(rehal_crash::EXIT_STATUS), "{case}: {text}");
@@ -210,13 +223,16 @@ fn a_dispatch_that_never_ends_is_named() {
 
 #[test]
 fn an_instruction_that_the_cpu_lacks_is_named() {
-    let has_xop = rehal_local::executable::processor::feature("xop");
-    assert_ne!(has_xop, Some(true), "this test needs a processor without XOP, as all made since 2015 are");
-    let output = crash("xop");
+    // No processor of x86-64 since 2015 has XOP.
+    let (feature, name) = if cfg!(target_arch = "aarch64") { ("sve", "sve") } else { ("xop", "XOP") };
+    let has = rehal_local::executable::processor::feature(feature);
+    assert_ne!(has, Some(true), "this test needs a processor without {name}");
+    let output = crash("lacked");
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(rehal_crash::WRONG_MACHINE_STATUS), "{text}");
     assert!(text.contains("INCOMPATIBLE; a kernel crashed with SIGILL"), "{text}");
-    assert!(text.contains("try: this CPU lacks XOP, which the kernel uses"), "{text}");
+    let expected = format!("try: this CPU lacks {name}, which the kernel uses");
+    assert!(text.contains(&expected), "{text}");
 }
 
 #[test]

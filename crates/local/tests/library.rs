@@ -1,15 +1,12 @@
 //! Loading and running libraries of the CPU ABI, through our loader and the system's.
 #![allow(unsafe_code, reason = "runs the libraries that it compiled")]
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
 
 mod support;
 
 use rehal_base::{Result, StatusCode};
 use rehal_local::executable::{Dispatch, Library, LoadOptions, MemorySpan, infer_format, processor};
-use support::{Link, compile};
-
-const EMBEDDED: &str = "embedded-elf-x86_64";
-const SYSTEM: &str = "system-elf-x86_64";
+use support::{EMBEDDED, Link, MACHINES, SYSTEM, compile};
 
 fn load(format: &str, bytes: &[u8]) -> Result<Library> {
     load_with(format, bytes, &[])
@@ -259,10 +256,12 @@ fn formats_are_inferred_from_what_an_image_needs() {
     assert!(error.report().contains("no symbols from other libraries"), "{}", error.report());
     assert_eq!(load(SYSTEM, &system).unwrap().function_count(), 12);
     let mut other = embedded;
-    other[18] = 183;
-    assert_eq!(infer_format(&other), Some("embedded-elf-arm_64"));
+    let [(_, here), (number, name)] = MACHINES;
+    other[18] = number;
+    assert_eq!(infer_format(&other), Some(&*format!("embedded-elf-{name}")));
     let error = load(EMBEDDED, &other).err().unwrap();
-    assert!(error.report().contains("the executable is for arm_64, this machine is x86_64"), "{error:?}");
+    let expected = format!("the executable is for {name}, this machine is {here}");
+    assert!(error.report().contains(&expected), "{error:?}");
     assert_eq!(infer_format(b"something else"), None);
     assert_eq!(infer_format(b""), None);
 }

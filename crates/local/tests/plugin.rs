@@ -1,6 +1,6 @@
 //! Plugins, and the executables that import from them.
 #![allow(unsafe_code, reason = "runs the libraries that it compiled")]
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use rehal_base::{Remedy, Result, StatusCode};
 use rehal_local::executable::{Dispatch, Library, LoadOptions, MemorySpan, Plugin, Plugins};
-use support::{Link, compile, compile_to};
+use support::{EMBEDDED, Link, SYSTEM, compile, compile_to};
 
 /// A compiled plugin, removed when dropped.
 struct File(PathBuf);
@@ -56,8 +56,8 @@ fn add(library: &Library) -> (i32, bool) {
 
 fn executables() -> [(&'static str, Vec<u8>); 2] {
     [
-        ("embedded-elf-x86_64", compile("library.c", Link::Embedded, &["-DIMPORTS"])),
-        ("system-elf-x86_64", compile("library.c", Link::System, &["-DIMPORTS"])),
+        (EMBEDDED, compile("library.c", Link::Embedded, &["-DIMPORTS"])),
+        (SYSTEM, compile("library.c", Link::System, &["-DIMPORTS"])),
     ]
 }
 

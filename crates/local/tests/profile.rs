@@ -1,5 +1,5 @@
 //! The reports of a device to a profile, of work that fails, runs for long, or is shared by threads.
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
 
 mod support;
 

@@ -1,11 +1,11 @@
 //! The `local-task` device: concurrency, failures on workers, and dropped devices.
 #![allow(unsafe_code, reason = "runs the libraries that it compiled, and crashes on purpose")]
-#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
 
 mod support;
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command as Process, Output};
+use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -20,7 +20,7 @@ use rehal_local::{
     LocalSync, LocalTask, LocalTaskDriver, LocalTaskOptions, Topology, WorkerOptions, Workers,
 };
 use support::commands::{barrier, dispatch, load};
-use support::{Link, compile};
+use support::{Link, compile, own_program};
 
 fn options(workers: usize) -> LocalTaskOptions {
     let mut options = LocalTaskOptions::default();
@@ -590,7 +590,7 @@ fn crash_another_device(device: &Device) {
 
 fn run_child(case: &str) -> Output {
     let arguments = ["--exact", "child", "--nocapture", "--test-threads=1"];
-    Process::new(std::env::current_exe().unwrap()).args(arguments).env(CASE, case).output().unwrap()
+    own_program().args(arguments).env(CASE, case).output().unwrap()
 }
 
 #[test]

@@ -242,7 +242,6 @@ fn microkernels_are_called_from_bytecode() {
     assert_eq!([-16.0, 16.0, 4.0].map(is_somewhere), [true; 3]);
 }
 
-#[cfg(target_arch = "x86_64")]
 #[test]
 fn denormals_are_flushed_to_zero() {
     // VM instructions: denormal inputs, and a denormal sum of normal ones.

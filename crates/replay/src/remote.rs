@@ -104,7 +104,7 @@ pub struct ReplayCommand {
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Begins a run.
-    Run { new_memory: Option<u8>, operations: bool, host_reads: bool },
+    Run { new_memory: Option<u8>, wants: Wants },
     /// Writes bytes of a buffer to the start of the file that both processes have.
     Read { handle: u64, offset: u64, length: u64 },
     /// Writes bytes of the file to a buffer.
@@ -113,6 +113,14 @@ pub(crate) enum Order {
     Again,
     /// Continues, or ends the run.
     Resume { is_ended: bool },
+}
+
+/// The calls and the memory that observers want.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Wants {
+    operations: bool,
+    host_reads: bool,
+    zeroed_memory: bool,
 }
 
 /// An operation as its process sees it.

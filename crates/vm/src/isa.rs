@@ -19,8 +19,8 @@
 //! names.
 //!
 //! Specification: `runtime/src/iree/vm/bytecode/isa/isa.json` and `runtime/src/iree/vm/ops.h` of the
-//! reference, the latter as compiled by clang for x86-64. Behaviour that is undefined in C is defined here:
-//! integers wrap, and out-of-range conversions return what the x86-64 instructions return.
+//! reference, the latter as compiled by clang (`platform.rs`). Behaviour that is undefined in C is defined
+//! here: integers wrap, and out-of-range conversions return what the processor's instructions return.
 
 /// Passes the table to a macro, after the tokens that follow its name.
 macro_rules! instructions {
@@ -96,8 +96,7 @@ macro_rules! instructions {
         F32 0x0b SubF32 "sub.f32" (a: f32, b: f32) -> f32 { a - b };
         F32 0x0c MulF32 "mul.f32" (a: f32, b: f32) -> f32 { a * b };
         F32 0x0d DivF32 "div.f32" (a: f32, b: f32) -> f32 { a / b };
-        // Rounded twice: the baseline x86-64 of the reference has no FMA.
-        F32 0x0f FMAF32 "fma.f32" (a: f32, b: f32, c: f32) -> f32 { a * b + c };
+        F32 0x0f FMAF32 "fma.f32" (a: f32, b: f32, c: f32) -> f32 { multiply_add_f32(a, b, c) };
         F32 0x10 AbsF32 "abs.f32" (a: f32) -> f32 { a.abs() };
         F32 0x11 NegF32 "neg.f32" (a: f32) -> f32 { -a };
         F32 0x37 MinF32 "min.f32" (a: f32, b: f32) -> f32 { if b < a { b } else { a } };
@@ -122,7 +121,7 @@ macro_rules! instructions {
         F64 0x0b SubF64 "sub.f64" (a: f64, b: f64) -> f64 { a - b };
         F64 0x0c MulF64 "mul.f64" (a: f64, b: f64) -> f64 { a * b };
         F64 0x0d DivF64 "div.f64" (a: f64, b: f64) -> f64 { a / b };
-        F64 0x0f FMAF64 "fma.f64" (a: f64, b: f64, c: f64) -> f64 { a * b + c };
+        F64 0x0f FMAF64 "fma.f64" (a: f64, b: f64, c: f64) -> f64 { multiply_add_f64(a, b, c) };
         F64 0x10 AbsF64 "abs.f64" (a: f64) -> f64 { a.abs() };
         F64 0x11 NegF64 "neg.f64" (a: f64) -> f64 { -a };
         F64 0x3d MinF64 "min.f64" (a: f64, b: f64) -> f64 { if b < a { b } else { a } };

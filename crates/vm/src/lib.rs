@@ -50,6 +50,7 @@ pub mod module_file;
 mod native;
 mod object;
 mod operation;
+mod platform;
 mod program;
 mod registers;
 mod special;

@@ -26,6 +26,7 @@ pub(super) fn stdout_was_closed() -> bool {
 
 /// Runs the tool for a program that has no runtime of Rust, and ends the process.
 pub fn main_without_runtime() -> c_int {
+    rehal_jobs::note_emulator_threads();
     WAS_CLOSED.store(is_closed(fcntl_getfd(stdout())), Ordering::Relaxed);
     // Otherwise a file that is opened later would be one of them.
     while [fcntl_getfd(stdin()), fcntl_getfd(stdout()), fcntl_getfd(stderr())].into_iter().any(is_closed) {

@@ -238,7 +238,9 @@ fn a_module_for_another_target_says_for_which() {
     let arm = error("iree-run-module", "simple_abs.aarch64", "--device=local-task");
     let compiled = "INCOMPATIBLE; compiled for local (embedded-elf-arm_64); here: local-task (x86_64)\n";
     assert!(
-        arm.starts_with(compiled) && arm.contains("try: compile the program for this machine: "),
+        arm.starts_with(compiled)
+            && arm.contains("try: compile the program for this machine's processor: ")
+            && arm.contains(" --iree-llvmcpu-target-triple=x86_64-linux-gnu"),
         "{arm}"
     );
 }

@@ -1,17 +1,17 @@
-//! Code that depends on the operating system and the CPU, one module per platform.
+//! Code that depends on the operating system, one module per system, with the registers of each processor.
 //!
 //! All modules have the same items; the rest of the crate compiles for any target.
 
 #![allow(unsafe_code, reason = "handles signals; see docs/unsafe.md")]
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod linux_x86_64;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub(crate) use linux_x86_64::*;
+#[cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
+mod linux;
+#[cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
+pub(crate) use linux::*;
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))))]
 mod unsupported;
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))))]
 pub(crate) use unsupported::*;
 
 /// [`Fault::name`] of a call of exit(3), not a signal.

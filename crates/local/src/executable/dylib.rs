@@ -121,6 +121,7 @@ mod tests {
 
     /// The path that the loader receives exists only while the library is loaded.
     #[test]
+    #[cfg_attr(not(target_arch = "x86_64"), ignore = "the executable is for x86-64")]
     fn errors_of_the_loader_do_not_name_its_temporary_path() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/affine.system.so");
         let mut library = std::fs::read(path).unwrap();

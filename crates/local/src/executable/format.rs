@@ -68,6 +68,9 @@ pub const COMPILER_TARGET: CompilerTarget = CompilerTarget {
     chips: &[],
 };
 
+/// How programs are compiled for VMVX.
+const VMVX_FLAGS: &str = "--iree-hal-target-device=local --iree-hal-local-target-device-backends=vmvx";
+
 /// A supported format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
@@ -100,13 +103,14 @@ impl Format {
             if architecture.starts_with(here) {
                 let os = std::env::consts::OS;
                 return Err(Error::unimplemented(format!(
-                    "native executables are supported only on Linux on x86-64; this is {os} on {here}"
-                )));
+                    "native executables are supported only on Linux on x86-64 and aarch64; this is {os} on {here}"
+                ))
+                .advise(Remedy::CompileWith { purpose: "VMVX, which needs no native code".into(), flags: VMVX_FLAGS.into() }));
             }
             return Err(Error::incompatible(format!(
                 "the executable is compiled for '{name}' ({architecture}); here: {here}"
             ))
-            .advise(Remedy::CompileProgram));
+            .advise(Remedy::compile_for_processor(COMPILER_TARGET.device)));
         }
         match name {
             VMVX => Ok(Self::Vmvx),
@@ -156,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
     fn names_are_supported_as_in_the_reference() {
         let here = platform::ARCHITECTURE;
         assert!(is_supported(&format!("embedded-elf-{here}")));

@@ -31,7 +31,6 @@ mod cost;
 mod debug_info;
 mod dispatch;
 mod image_cache;
-mod instruction;
 mod local_executable;
 mod query;
 mod running;
@@ -50,3 +49,6 @@ pub use perf::open as open_perf_files;
 pub use plugin::{Plugin, Plugins};
 pub use processor::query as query_processor;
 pub use static_memory::StaticMemory;
+
+/// The architecture of this machine, as in the names of formats.
+pub const ARCHITECTURE: &str = crate::platform::ARCHITECTURE;

@@ -6,8 +6,8 @@ use std::ops::Range;
 use rehal_crash::{Running, Text};
 
 use super::abi::{DispatchState, WorkgroupState};
-use super::instruction::Feature;
 use super::library::Library;
+use super::processor;
 use crate::platform;
 
 /// The description of an executable in messages, built when it is loaded.
@@ -128,6 +128,6 @@ unsafe impl Running for RunningKernel<'_> {
     }
 
     fn missing_feature(&self, code: &[u8]) -> Option<&'static str> {
-        Feature::from_code(code).map(Feature::name)
+        platform::missing_feature(code, processor::features())
     }
 }

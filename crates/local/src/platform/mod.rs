@@ -1,17 +1,30 @@
-//! Code that depends on the operating system and the CPU, one module per platform.
+//! Code that depends on the operating system (`linux`), or on the processor (`x86_64`, `aarch64`).
 //!
-//! All modules have the same items; the rest of the crate compiles for any target.
+//! Modules of one kind have the same items, and `unsupported` all; the rest of the crate compiles for any
+//! target.
 
 #![allow(unsafe_code, reason = "maps pages and switches stacks; see docs/unsafe.md")]
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-mod linux_x86_64;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-pub(crate) use linux_x86_64::*;
+use std::hint::black_box;
 
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+mod aarch64;
+#[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+pub(crate) use aarch64::*;
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod x86_64;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) use x86_64::*;
+
+#[cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
+mod linux;
+#[cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
+pub(crate) use linux::*;
+
+#[cfg(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))))]
 mod unsupported;
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))))]
 pub(crate) use unsupported::*;
 
 /// Protection of a run of pages. Deliberately, none is both writable and executable.
@@ -35,4 +48,29 @@ pub(crate) trait VectorWork {
     /// Runs the loop. Implementations are `#[inline(always)]`, so that they are compiled with their caller's
     /// target features. `fuses` says that [`f32::mul_add`] is one instruction here.
     fn run(self, fuses: bool) -> Self::Output;
+}
+
+/// Runs `work`, which interprets floating-point operations of a program, in that mode.
+///
+/// Rust specifies floating-point code only in the default mode, so this relies on the compiler: an operation
+/// on values known only at run time becomes an instruction or a libm call, both of which follow the mode
+/// as in the reference. `work` is opaque here, so none of it can be moved out of the region where the mode is
+/// set. Only floating-point results depend on the mode, and memory safety depends on none of them.
+pub(crate) fn with_flushed_denormals(work: &mut dyn FnMut()) {
+    let _mode = KernelMode::enter(true);
+    black_box(work)();
+}
+
+#[cfg(all(test, target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn denormals_are_flushed_only_in_the_mode() {
+        let small = black_box([f32::MIN_POSITIVE / 2.0, f32::MIN_POSITIVE]);
+        let mut results = [9.0; 3];
+        with_flushed_denormals(&mut || results = [small[0] * 4.0, small[1] * 0.5, small[1] * 2.0]);
+        assert_eq!(results, [0.0, 0.0, f32::MIN_POSITIVE * 2.0]);
+        assert_eq!(small[0] * 2.0, f32::MIN_POSITIVE, "and only there");
+    }
 }

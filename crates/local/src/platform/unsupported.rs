@@ -17,13 +17,12 @@ pub(crate) const ARCHITECTURE: &str = match std::env::consts::ARCH.as_bytes() {
 };
 /// Whether native executables can run.
 pub(crate) const RUNS_EXECUTABLES: bool = false;
-pub(crate) const PAGE_BYTES: usize = 4096;
 
 fn unsupported(what: &str) -> io::Error {
     let (os, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
     io::Error::new(
         io::ErrorKind::Unsupported,
-        format!("{what} is supported only on Linux on x86-64; this is {os} on {architecture}"),
+        format!("{what} is supported only on Linux on x86-64 and aarch64; this is {os} on {architecture}"),
     )
 }
 
@@ -46,6 +45,14 @@ pub(crate) fn pin_thread(_processors: &[u32]) -> io::Result<()> {
 
 pub(crate) fn has_fused_vectors(_lanes: usize) -> bool {
     false
+}
+
+pub(crate) fn tile_of_f32() -> [i64; 3] {
+    [8, 8, 4]
+}
+
+pub(crate) fn tile_of_i8() -> [i64; 3] {
+    [8, 8, 4]
 }
 
 pub(crate) fn with_vectors<W: VectorWork>(work: W) -> W::Output {
@@ -133,6 +140,7 @@ pub(crate) fn processor_id() -> u32 {
     0
 }
 
+/// Denormals are kept here.
 pub(crate) struct KernelMode;
 
 impl KernelMode {
@@ -141,9 +149,9 @@ impl KernelMode {
     }
 }
 
-/// Denormals are kept here.
-pub(crate) fn with_flushed_denormals(work: &mut dyn FnMut()) {
-    work();
+/// No code that could lack a feature runs here.
+pub(crate) fn missing_feature(_code: &[u8], _features: &[(u32, &str, bool)]) -> Option<&'static str> {
+    None
 }
 
 pub(crate) struct KernelStack(());

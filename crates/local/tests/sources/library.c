@@ -113,6 +113,19 @@ static int calls(ARGS) {
 }
 #endif
 
+#ifdef __aarch64__
+#define PAUSE() __asm__ volatile("yield")
+#define BREAKPOINT() __asm__ volatile("brk #0xf000")
+#define LACKED() __asm__ volatile(".inst 0x04a0e3e0")  // cntw x0: SVE
+#define UNDEFINED() __asm__ volatile("udf #0")
+#else
+#define PAUSE() __builtin_ia32_pause()
+#define BREAKPOINT() __asm__ volatile("int3")
+// vfrczps xmm0, xmm1: XOP, which only a few old AMD processors have.
+#define LACKED() __asm__ volatile(".byte 0x8f, 0xe9, 0x78, 0x80, 0xc1")
+#define UNDEFINED() __builtin_trap()
+#endif
+
 #ifdef CONCURRENT
 // Returns once as many workgroups as the constant says have begun, or fails after a while: only workgroups that run at
 // the same time succeed.
@@ -121,7 +134,7 @@ static int meet(ARGS) {
   __atomic_add_fetch(begun, 1, __ATOMIC_SEQ_CST);
   for (uint64_t turn = 0; turn < 400000000u; ++turn) {
     if (__atomic_load_n(begun, __ATOMIC_SEQ_CST) >= d->constants[0]) return 0;
-    __builtin_ia32_pause();
+    PAUSE();
   }
   return 9;
 }
@@ -133,7 +146,7 @@ static int crowd(ARGS) {
   uint32_t most = __atomic_load_n(&words[1], __ATOMIC_SEQ_CST);
   while (most < now && !__atomic_compare_exchange_n(&words[1], &most, now, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
   }
-  for (uint32_t turn = 0; turn < d->constants[0]; ++turn) __builtin_ia32_pause();
+  for (uint32_t turn = 0; turn < d->constants[0]; ++turn) PAUSE();
   __atomic_sub_fetch(&words[0], 1, __ATOMIC_SEQ_CST);
   return 0;
 }
@@ -142,9 +155,21 @@ static int crowd(ARGS) {
 static int located(ARGS) {
   uint32_t *words = d->bindings[0];
   uint32_t processor = 0;
+#ifdef __aarch64__
+  register long number __asm__("x8") = 178;
+  register long thread __asm__("x0");
+  __asm__ volatile("svc #0" : "=r"(thread) : "r"(number) : "memory");
+  words[0] = (uint32_t)thread;
+  number = 168;
+  register long first __asm__("x0") = (long)&processor;
+  register long second __asm__("x1") = 0;
+  register long third __asm__("x2") = 0;
+  __asm__ volatile("svc #0" : "+r"(first) : "r"(number), "r"(second), "r"(third) : "memory");
+#else
   long thread = 186, result = 309;
   __asm__ volatile("syscall" : "+a"(thread) : : "rcx", "r11", "memory");
   __asm__ volatile("syscall" : "+a"(result) : "D"(&processor), "S"(0), "d"(0) : "rcx", "r11", "memory");
+#endif
   words[0] = (uint32_t)thread;
   words[1] = processor;
   return 0;
@@ -152,14 +177,16 @@ static int located(ARGS) {
 #endif
 
 static int read_null(ARGS) { return *(volatile int *)d->bindings[0]; }
-static int trap(ARGS) { __builtin_trap(); }
+static int trap(ARGS) {
+  UNDEFINED();
+  return 0;
+}
 static int divide(ARGS) {
   volatile int seven = 7, zero = 0;
   return seven / zero;
 }
-// vfrczps xmm0, xmm1: XOP, which only a few old AMD processors have.
-static int xop(ARGS) {
-  __asm__ volatile(".byte 0x8f, 0xe9, 0x78, 0x80, 0xc1");
+static int lacked(ARGS) {
+  LACKED();
   return 0;
 }
 __attribute__((noinline)) static int deep(volatile int *p) {
@@ -170,7 +197,7 @@ __attribute__((noinline)) static int deep(volatile int *p) {
 static int overflow(ARGS) { return deep((volatile int *)d->bindings); }
 static int wild(ARGS) { return *(volatile int *)0x1234567812345678; }
 static int breakpoint(ARGS) {
-  __asm__ volatile("int3");
+  BREAKPOINT();
   return 0;
 }
 
@@ -191,7 +218,7 @@ static int endless(ARGS) {
 
 #define FUNCTIONS(F) \
   F(sum, 0, 1, BINDING_COUNT) F(trace, 2, 0, 1) F(fails, 0, 0, 1) F(environment, 0, 0, 1) F(denormal, 0, 0, 1) \
-  F(read_null, 0, 0, 1) F(trap, 0, 0, 0) F(divide, 0, 0, 0) F(xop, 0, 0, 0) F(overflow, 0, 0, 0) F(wild, 0, 0, 0) \
+  F(read_null, 0, 0, 1) F(trap, 0, 0, 0) F(divide, 0, 0, 0) F(lacked, 0, 0, 0) F(overflow, 0, 0, 0) F(wild, 0, 0, 0) \
   F(breakpoint, 0, 0, 0) \
   MORE(F)
 #ifdef IMPORTS
@@ -253,7 +280,7 @@ int counter = 41;
 __attribute__((visibility("default"))) const struct table *iree_hal_executable_library_query(
     uint32_t max_version, const struct environment *environment) {
 #ifdef CRASHES_AT_LOAD
-  __builtin_trap();
+  UNDEFINED();
 #endif
 #ifdef CONSTRUCTOR
   if (!constructed) return 0;

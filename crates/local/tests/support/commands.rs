@@ -8,8 +8,7 @@ use rehal_hal::{
 
 /// An executable of embedded ELF, for `device`.
 pub fn load(device: &Device, data: &[u8]) -> Executable {
-    let params =
-        ExecutableParams { label: "executable 4", ..ExecutableParams::new("embedded-elf-x86_64", data) };
+    let params = ExecutableParams { label: "executable 4", ..ExecutableParams::new(super::EMBEDDED, data) };
     // SAFETY: the tests' own code.
     unsafe { device.backend().prepare_executable(&params) }.unwrap()
 }

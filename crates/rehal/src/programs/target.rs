@@ -22,7 +22,10 @@ pub(super) fn explain(error: Error, devices: Option<&DeviceGroup>) -> Error {
         .fold(Error::new(error.code(), message), |error, line| error.context(line));
     explained.advise(match format {
         Some(format) => Remedy::UseDeviceForFormat { format: format.to_owned() },
-        None => Remedy::CompileProgram,
+        None => match targets.iter().find(|target| target.is_for_processor(&devices)) {
+            Some(target) => Remedy::compile_for_processor(target.device),
+            None => Remedy::CompileProgram,
+        },
     })
 }
 
@@ -61,6 +64,14 @@ impl Target<'_> {
         } else {
             format!("{} ({})", self.device, details.join(", "))
         }
+    }
+
+    /// Whether it has a format of host code that one of these devices would run, for another processor.
+    fn is_for_processor(&self, devices: &[&DeviceInfo]) -> bool {
+        let is_host_code = |device: &&DeviceInfo| {
+            self.formats.iter().any(|format| device.format(format).is_some_and(|it| it.is_host_code))
+        };
+        devices.iter().any(is_host_code)
     }
 
     /// The first of its formats that is not of the drivers of these devices.

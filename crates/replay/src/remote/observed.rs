@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     HOST_READ, ObservedReplay, Order, PIECE_BYTES, ReplayCommand, ReplayEvent, SeenOperation, SeenRange,
-    SeenRead, cannot_pass, out_of_step,
+    SeenRead, Wants, cannot_pass, out_of_step,
 };
 use crate::effects::Footprints;
 use crate::operation::Performer;
@@ -308,9 +308,12 @@ impl ObservedReplay for RemoteReplay {
     }
 
     fn run_observed(&self, new_memory: Option<u8>, observers: &mut [&mut dyn Observer]) -> Result<()> {
-        let operations = observers.iter().any(|it| it.wants_operations());
-        let host_reads = observers.iter().any(|it| it.wants_host_reads());
-        let mut order = Order::Run { new_memory, operations, host_reads };
+        let wants = Wants {
+            operations: observers.iter().any(|it| it.wants_operations()),
+            host_reads: observers.iter().any(|it| it.wants_host_reads()),
+            zeroed_memory: observers.iter().any(|it| it.wants_zeroed_memory()),
+        };
+        let mut order = Order::Run { new_memory, wants };
         let mut pending = None;
         loop {
             // An observer that ends the run, or fails, ends it in the other process, too.

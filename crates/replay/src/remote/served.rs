@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     HOST_READ, ObservedReplay, Order, PIECE_BYTES, ReplayCommand, ReplayEvent, SeenDispatch, SeenOperation,
-    SeenRange, SeenRead, cannot_pass, flow, out_of_step,
+    SeenRange, SeenRead, Wants, cannot_pass, flow, out_of_step,
 };
 use crate::observe::with;
 use crate::{HostRead, Observer, Operation, Replay};
@@ -30,12 +30,12 @@ pub fn serve_replay(
     tell: &mut Tell<'_>,
 ) -> Result<()> {
     let buffers = HashMap::new();
-    let mut served = Served { tell, exchange, buffers, last_handle: HOST_READ, wants: (false, false) };
+    let mut served = Served { tell, exchange, buffers, last_handle: HOST_READ, wants: Wants::default() };
     let mut event = ReplayEvent::Ready;
     loop {
         let order = served.obey(&event, None, None)?;
-        let Order::Run { new_memory, operations, host_reads } = order else { return Err(out_of_step()) };
-        served.wants = (operations, host_reads);
+        let Order::Run { new_memory, wants } = order else { return Err(out_of_step()) };
+        served.wants = wants;
         let mut run = |observers: &mut [&mut dyn Observer]| {
             replay.run_observed(new_memory, &mut with(observers, &mut served))
         };
@@ -50,8 +50,7 @@ struct Served<'t, 'f> {
     /// The buffers of which another process has handles.
     buffers: HashMap<u64, Buffer>,
     last_handle: u64,
-    /// Operations, and host reads.
-    wants: (bool, bool),
+    wants: Wants,
 }
 
 impl Served<'_, '_> {
@@ -138,11 +137,15 @@ impl Served<'_, '_> {
 
 impl Observer for Served<'_, '_> {
     fn wants_operations(&self) -> bool {
-        self.wants.0
+        self.wants.operations
     }
 
     fn wants_host_reads(&self) -> bool {
-        self.wants.1
+        self.wants.host_reads
+    }
+
+    fn wants_zeroed_memory(&self) -> bool {
+        self.wants.zeroed_memory
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {

@@ -1,9 +1,10 @@
 //! FatELF: several images in one file, one per machine (source: the FatELF specification, version 1).
 
-use object::elf::{EM_X86_64, Machine};
+use object::elf::Machine as MachineId;
 use rehal_base::FormatError;
 
 use super::header::machine_name;
+use super::machine::Machine;
 use super::reader::{Reader, u16_at, u64_at};
 
 /// First bytes of a container.
@@ -31,8 +32,8 @@ pub(super) fn select(bytes: &[u8]) -> Result<Reader<'_>, FormatError> {
     let mut others = Vec::new();
     for (index, record) in table.chunks_exact(RECORD_BYTES as usize).enumerate() {
         let (machine, os_abi, word_size, byte_order) =
-            (Machine(u16_at(record, 0)), record[2], record[4], record[5]);
-        let fits = machine == EM_X86_64
+            (MachineId(u16_at(record, 0)), record[2], record[4], record[5]);
+        let fits = machine == Machine::HERE.id
             && OS_ABIS.contains(&os_abi)
             && word_size == WORD_SIZE_64
             && byte_order == BYTE_ORDER_LSB;
@@ -48,5 +49,6 @@ pub(super) fn select(bytes: &[u8]) -> Result<Reader<'_>, FormatError> {
         return Ok(Reader { bytes: file.take(offset, size, "FatELF image")?, origin: offset });
     }
     let found = if others.is_empty() { "none".to_string() } else { others.join(", ") };
-    Err(file.unsupported(HEADER_BYTES, "FatELF machine", "an image for x86_64 on Linux", found))
+    let expected = format!("an image for {} on Linux", Machine::HERE.name);
+    Err(file.unsupported(HEADER_BYTES, "FatELF machine", expected, found))
 }

@@ -4,10 +4,12 @@
 use object::LittleEndian as LE;
 use object::elf::{
     ELFCLASS64, ELFDATA2LSB, EM_386, EM_AARCH64, EM_AMDGPU, EM_ARM, EM_CUDA, EM_RISCV, EM_X86_64, ET_DYN,
-    FileHeader64, Machine, PF_X, PT_LOAD, ProgramFlags, ProgramHeader64, ProgramType, SectionHeader64,
+    FileHeader64, Machine as MachineId, PF_X, PT_LOAD, ProgramFlags, ProgramHeader64, ProgramType,
+    SectionHeader64,
 };
 use rehal_base::FormatError;
 
+use super::machine::Machine;
 use super::reader::{Reader, Table};
 
 /// First bytes of an ELF image.
@@ -54,7 +56,7 @@ impl Segment {
     }
 }
 
-/// Rejects an image that is for another machine than x86-64.
+/// Rejects an image that is for another machine.
 pub(super) fn check_machine(file: Reader<'_>) -> Result<(), FormatError> {
     let magic = file.take(0, 4, "e_ident[EI_MAG]")?;
     if magic != MAGIC {
@@ -62,11 +64,11 @@ pub(super) fn check_machine(file: Reader<'_>) -> Result<(), FormatError> {
     }
     let ident = file.take(4, 2, "e_ident")?;
     // An unexpected class usually belongs to another machine.
-    let machine = Machine(file.u16(18, "e_machine")?);
-    if machine != EM_X86_64 && ident[1] == ELFDATA2LSB.0 {
-        let theirs = machine_name(machine, ident[0]);
-        let advice = format!("the executable is for {theirs}, this machine is x86_64: compile it for x86_64");
-        return Err(file.unsupported(18, "e_machine", "x86_64", theirs).advise(advice));
+    let machine = MachineId(file.u16(18, "e_machine")?);
+    if machine != Machine::HERE.id && ident[1] == ELFDATA2LSB.0 {
+        let (theirs, here) = (machine_name(machine, ident[0]), Machine::HERE.name);
+        let advice = format!("the executable is for {theirs}, this machine is {here}: compile it for {here}");
+        return Err(file.unsupported(18, "e_machine", here, theirs).advise(advice));
     }
     Ok(())
 }
@@ -158,11 +160,11 @@ pub(in crate::executable) fn file_offset(segments: &[Segment], vaddr: u64, lengt
 pub(crate) fn architecture(bytes: &[u8]) -> String {
     let file = Reader { bytes, origin: 0 };
     let class = bytes.get(4).copied().unwrap_or_default();
-    file.u16(18, "e_machine").map_or("unknown".to_string(), |machine| machine_name(Machine(machine), class))
+    file.u16(18, "e_machine").map_or("unknown".to_string(), |machine| machine_name(MachineId(machine), class))
 }
 
 /// The name of a machine, as in executable formats.
-pub(super) fn machine_name(machine: Machine, class: u8) -> String {
+pub(super) fn machine_name(machine: MachineId, class: u8) -> String {
     let name = match (machine, class) {
         (EM_386, _) => "x86_32",
         (EM_ARM, _) => "arm_32",

@@ -6,18 +6,19 @@ use object::elf::{
     STT_GNU_IFUNC, STT_TLS,
 };
 use object::read::elf::Sym;
-use rehal_base::FormatError;
+use rehal_base::{FormatError, page_bytes};
 use smallvec::SmallVec;
 
 use super::dynamic::Dynamic;
 use super::header::{Segment, check_segment, file_offset};
 use super::reader::Reader;
 use super::{fat, header, property, relocate};
-use crate::platform::{PAGE_BYTES, Protection};
+use crate::platform::Protection;
 
 /// Maximum memory of an image beyond its own bytes: gaps between segments and zeroed data.
 const EXTRA_MEMORY_BYTES: u64 = 64 << 20;
-const PAGE: u64 = PAGE_BYTES as u64;
+/// The size of pages for which images are linked at least.
+const SMALLEST_PAGE: u64 = 4096;
 
 /// An ELF image whose structure is fully checked: segments, tables, relocations, symbols.
 ///
@@ -27,6 +28,8 @@ pub struct Image<'a> {
     pub(super) segments: SmallVec<[Segment; 4]>,
     /// Read-only after relocation (RELRO); whole pages, relative to `first_page`.
     pub(super) relro: Option<Range<u64>>,
+    /// Size of a page in bytes.
+    page: u64,
     /// Virtual address of the first page.
     pub(super) first_page: u64,
     /// Size in bytes up to the end of the last page.
@@ -37,6 +40,11 @@ pub struct Image<'a> {
 impl<'a> Image<'a> {
     /// Checks `bytes`, an ELF image or a FatELF container with one for this machine.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, FormatError> {
+        Self::parse_for(bytes, page_bytes() as u64)
+    }
+
+    /// The same for pages of this many bytes.
+    fn parse_for(bytes: &'a [u8], page: u64) -> Result<Self, FormatError> {
         let file = fat::select(bytes)?;
         header::check_machine(file)?;
         let headers = header::segments(file)?;
@@ -47,7 +55,7 @@ impl<'a> Image<'a> {
             let entry = Segment::from(entry);
             match entry.kind {
                 PT_LOAD if entry.memory_size > 0 || entry.file_size > 0 => {
-                    check_loaded(file, at, &entry, segments.last())?;
+                    check_loaded(file, at, &entry, segments.last(), page)?;
                     segments.push(entry);
                 }
                 PT_DYNAMIC => dynamic = Some((at, entry)),
@@ -60,14 +68,15 @@ impl<'a> Image<'a> {
                 _ => {}
             }
         }
-        let (first_page, span) = layout(file, &segments)?;
-        let relro =
-            relro.map(|(at, entry)| protected_range(file, at, &entry, &segments, first_page)).transpose()?;
+        let (first_page, span) = layout(file, &segments, page)?;
+        let relro = relro
+            .map(|(at, entry)| protected_range(file, at, &entry, &segments, first_page, page))
+            .transpose()?;
         let Some((at, entry)) = dynamic else {
             return Err(file.corrupt(headers.offset, "p_type", "a PT_DYNAMIC segment", "none"));
         };
         let dynamic = Dynamic::read(file, &segments, &entry, at)?;
-        let this = Self { file, segments, relro, first_page, span, dynamic };
+        let this = Self { file, segments, relro, page, first_page, span, dynamic };
         this.check_imports()?;
         relocate::check(file, &this.dynamic, &this.segments)?;
         Ok(this)
@@ -160,7 +169,7 @@ impl<'a> Image<'a> {
             }
         };
         for segment in &self.segments {
-            let pages = segment.pages();
+            let pages = segment.pages(self.page);
             let pages = pages.start - self.first_page..pages.end - self.first_page;
             let protection = segment.protection();
             match &self.relro {
@@ -179,8 +188,8 @@ impl<'a> Image<'a> {
 }
 
 impl Segment {
-    fn pages(&self) -> Range<u64> {
-        self.vaddr / PAGE * PAGE..(self.vaddr + self.memory_size).next_multiple_of(PAGE)
+    fn pages(&self, page: u64) -> Range<u64> {
+        self.vaddr / page * page..(self.vaddr + self.memory_size).next_multiple_of(page)
     }
 
     fn protection(&self) -> Protection {
@@ -199,6 +208,7 @@ fn check_loaded(
     at: u64,
     entry: &Segment,
     previous: Option<&Segment>,
+    page: u64,
 ) -> Result<(), FormatError> {
     check_segment(file, at, entry)?;
     let limit = file.size() + EXTRA_MEMORY_BYTES;
@@ -215,26 +225,35 @@ fn check_loaded(
         return Err(file.unsupported(at + 4, "p_flags", expected, format!("{:#x}", entry.flags)));
     }
     if let Some(previous) = previous
-        && entry.pages().start < previous.pages().end
+        && entry.pages(page).start < previous.pages(page).end
     {
-        let expected = format!("a page after {:#x}, the end of the previous segment", previous.pages().end);
-        return Err(file.corrupt(at + 16, "p_vaddr", expected, format!("{:#x}", entry.vaddr)));
+        let end = previous.pages(page).end;
+        let expected = format!("a page after {end:#x}, the end of the previous segment");
+        let found = format!("{:#x}", entry.vaddr);
+        // On a system with smaller pages, it may be another page.
+        let is_other = entry.pages(SMALLEST_PAGE).start >= previous.pages(SMALLEST_PAGE).end;
+        return Err(match is_other {
+            true => file
+                .unsupported(at + 16, "p_vaddr", expected, found)
+                .advise(format!("link the executable for pages of {page} bytes: -z max-page-size={page}")),
+            false => file.corrupt(at + 16, "p_vaddr", expected, found),
+        });
     }
     Ok(())
 }
 
 /// The first page's address, and the number of bytes that all segments span.
-fn layout(file: Reader<'_>, segments: &[Segment]) -> Result<(u64, u64), FormatError> {
+fn layout(file: Reader<'_>, segments: &[Segment], page: u64) -> Result<(u64, u64), FormatError> {
     let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
         return Err(file.corrupt(32, "e_phoff", "a PT_LOAD segment", "none"));
     };
-    let span = last.pages().end - first.pages().start;
-    let limit = (file.size() + EXTRA_MEMORY_BYTES).next_multiple_of(PAGE);
+    let span = last.pages(page).end - first.pages(page).start;
+    let limit = (file.size() + EXTRA_MEMORY_BYTES).next_multiple_of(page);
     if span > limit {
         let expected = format!("segments within {limit} bytes for a file of {}", file.size());
         return Err(file.corrupt(32, "p_vaddr", expected, format!("{span} bytes")));
     }
-    Ok((first.pages().start, span))
+    Ok((first.pages(page).start, span))
 }
 
 /// The whole pages that are read-only after relocation, relative to the first page. Like the system's loader,
@@ -245,17 +264,64 @@ fn protected_range(
     entry: &Segment,
     segments: &[Segment],
     first_page: u64,
+    page: u64,
 ) -> Result<Range<u64>, FormatError> {
     let end = entry.vaddr.checked_add(entry.memory_size);
     let holder = segments.iter().find(|segment| {
         // Linkers pad the range to the end of its last page.
-        end.is_some_and(|end| segment.vaddr <= entry.vaddr && end <= segment.pages().end)
+        end.is_some_and(|end| segment.vaddr <= entry.vaddr && end <= segment.pages(page).end)
     });
     if holder.is_none() {
         let found = format!("{:#x}+{:#x}", entry.vaddr, entry.memory_size);
         return Err(file.corrupt(at + 16, "PT_GNU_RELRO", "a range of a loaded segment", found));
     }
-    let start = entry.vaddr / PAGE * PAGE;
-    let end = (entry.vaddr + entry.memory_size) / PAGE * PAGE;
+    let start = entry.vaddr / page * page;
+    let end = (entry.vaddr + entry.memory_size) / page * page;
     Ok(start - first_page..end.max(start) - first_page)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use rehal_base::Fault;
+
+    use super::*;
+
+    /// A library with data that is relocated, linked for pages of this size.
+    fn library(page: u64) -> Vec<u8> {
+        let directory = tempfile::tempdir().unwrap();
+        let (source, library) = (directory.path().join("a.c"), directory.path().join("a.so"));
+        std::fs::write(&source, "static int a; int* b = &a; int** get(void) { return &b; }").unwrap();
+        let mut cc = Command::new("cc");
+        cc.args([
+            "-shared",
+            "-fPIC",
+            "-nostdlib",
+            "-fvisibility=hidden",
+            &format!("-Wl,-z,max-page-size={page}"),
+        ]);
+        assert!(cc.arg(&source).arg("-o").arg(&library).status().unwrap().success());
+        std::fs::read(library).unwrap()
+    }
+
+    #[test]
+    #[cfg_attr(not(target_arch = "x86_64"), ignore = "the compiler is for x86-64")]
+    fn pages_may_be_larger_up_to_those_that_an_image_is_linked_for() {
+        let (small, large) = (library(4 << 10), library(64 << 10));
+        for page in [4 << 10, 16 << 10, 64 << 10] {
+            let image = Image::parse_for(&large, page).unwrap();
+            let runs = image.protections();
+            assert!(image.span.is_multiple_of(page) && image.first_page.is_multiple_of(page));
+            let is_aligned = |it: &usize| it.is_multiple_of(page as usize);
+            assert!(runs.iter().all(|(run, _)| is_aligned(&run.start) && is_aligned(&run.end)), "{runs:?}");
+            assert!(runs.iter().any(|(_, protection)| *protection == Protection::ReadExecute), "{runs:?}");
+        }
+        assert!(Image::parse_for(&small, 4 << 10).is_ok());
+        for page in [16 << 10, 64 << 10] {
+            let error = Image::parse_for(&small, page).err().unwrap();
+            assert_eq!((error.fault, error.field), (Fault::Unsupported, "p_vaddr"));
+            assert!(error.advice.unwrap().to_string().ends_with(&format!("-z max-page-size={page}")));
+        }
+    }
 }

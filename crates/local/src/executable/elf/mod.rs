@@ -1,4 +1,4 @@
-//! A loader for self-contained ELF images (`embedded-elf-x86_64`): shared objects without other libraries,
+//! A loader for self-contained ELF images (`embedded-elf-…`): shared objects without other libraries,
 //! libc or a dynamic loader.
 //!
 //! [`Image::parse`] reads and checks everything without mapping or executing, and is safe for any bytes.
@@ -6,11 +6,10 @@
 //! executable; it is safe too, since nothing is executed. [`Image::load`] also runs the image's initializers,
 //! and calling a function of a [`Module`] runs its code.
 //!
-//! Sources: the [System V ABI] and its [x86-64 supplement], the FatELF specification, and the images that the
-//! pinned release accepts (`iree/hal/local/elf/`).
+//! Sources: the [System V ABI], the FatELF specification, and the images that the pinned release accepts
+//! (`iree/hal/local/elf/`).
 //!
 //! [System V ABI]: https://gabi.xinuos.com/elf/
-//! [x86-64 supplement]: https://gitlab.com/x86-psABIs/x86-64-ABI
 
 #![allow(clippy::result_large_err, reason = "format errors carry the expected and the found value")]
 
@@ -18,6 +17,7 @@ mod dynamic;
 mod fat;
 mod header;
 mod image;
+mod machine;
 mod module;
 mod property;
 mod reader;
@@ -29,6 +29,7 @@ pub use header::Segment;
 pub(super) use header::{MAGIC, architecture};
 pub(in crate::executable) use header::{check_segment, file_offset, segments};
 pub use image::Image;
+pub(in crate::executable) use machine::{ARM_64, Machine, X86_64};
 pub use module::Module;
 pub(in crate::executable) use reader::{Reader, u16_at, u32_at, u64_at};
 

@@ -77,6 +77,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(not(target_arch = "x86_64"), ignore = "no other processor has levels")]
     fn a_level_that_the_machine_lacks_is_named() {
         let bytes = note(&[(GNU_PROPERTY_X86_ISA_1_NEEDED.0, 0b1000)]);
         let file = Reader { bytes: &bytes, origin: 0 };

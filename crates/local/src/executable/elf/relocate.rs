@@ -1,16 +1,15 @@
-//! Relocations: the addresses in an image that depend on its load address. The types are those of the x86-64
-//! supplement of the System V ABI (<https://gitlab.com/x86-psABIs/x86-64-ABI>).
+//! Relocations: the addresses in an image that depend on its load address. The types are those of the
+//! processors' supplements of the System V ABI: of x86-64 (<https://gitlab.com/x86-psABIs/x86-64-ABI>), and
+//! of 64-bit ARM ("ELF for the Arm 64-bit Architecture").
 
 use object::LittleEndian as LE;
-use object::elf::{
-    R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT, R_X86_64_NONE, R_X86_64_PC32, R_X86_64_RELATIVE,
-    Rela64,
-};
+use object::elf::{Rela64, RelocationType};
 use object::read::elf::Sym;
 use rehal_base::FormatError;
 
 use super::dynamic::Dynamic;
 use super::header::Segment;
+use super::machine::Machine;
 use super::reader::{Reader, Table, u64_at};
 
 /// A change to the image's memory, in image addresses.
@@ -117,19 +116,27 @@ fn value(
 ) -> Result<Option<Value>, FormatError> {
     let (kind, symbol) = (entry.r_type(LE, false), entry.r_sym(LE, false));
     let addend = entry.r_addend.get(LE) as u64;
+    let machine = Machine::HERE;
     let value = match kind {
-        R_X86_64_NONE => return Ok(None),
-        R_X86_64_RELATIVE => Value::Address(addend),
-        R_X86_64_64 => symbol_value(file, dynamic, at, symbol, addend)?,
-        R_X86_64_GLOB_DAT | R_X86_64_JUMP_SLOT => symbol_value(file, dynamic, at, symbol, 0)?,
-        R_X86_64_PC32 => match symbol_value(file, dynamic, at, symbol, addend)? {
+        RelocationType(0) => return Ok(None),
+        _ if kind == machine.relative => Value::Address(addend),
+        _ if kind == machine.abs64 => symbol_value(file, dynamic, at, symbol, addend)?,
+        _ if kind == machine.global || kind == machine.jump => {
+            let addend = if machine.adds_to_globals { addend } else { 0 };
+            symbol_value(file, dynamic, at, symbol, addend)?
+        }
+        _ if Some(kind) == machine.distance => match symbol_value(file, dynamic, at, symbol, addend)? {
             Value::Address(vaddr) => Value::Distance(vaddr),
             _ => {
                 return Err(file.unsupported(at + 12, "r_info", "a symbol of the image", "an absolute one"));
             }
         },
         _ => {
-            let expected = "a relocation of a self-contained x86-64 image (0, 1, 2, 6, 7, 8)";
+            let Machine { name, relative, abs64, global, jump, .. } = machine;
+            let expected = format!(
+                "a relocation of a self-contained {name} image (0, {abs64}, {global}, {jump}, {relative}{})",
+                machine.distance.map(|it| format!(", {it}")).unwrap_or_default()
+            );
             return Err(file.unsupported(at + 8, "r_info", expected, kind.to_string()));
         }
     };

@@ -3,8 +3,7 @@
 
 use rehal_base::{Error, Result};
 
-use super::view::{Machine, X86_64};
-use crate::executable::elf::u32_at;
+use crate::executable::elf::{Machine, X86_64, u32_at};
 
 /// Of the environment, which an adapter copies.
 const ENVIRONMENT_WORDS: u32 = 12;

@@ -9,8 +9,8 @@ use super::adapter;
 use super::image::{CALLS, Image};
 use super::table::{ElfLibrary, IMPORT_NAMES, IMPORTS, LOCAL_MEMORY_PAGES, is_note};
 use super::tables::{self, Contents};
-use super::view::{ARM_64, EHDR_BYTES, MAX_ADDRESS, Origin, PAGE, View, damaged};
-use crate::executable::elf::{self, RELOCATION_BYTES, Segment};
+use super::view::{EHDR_BYTES, MAX_ADDRESS, Origin, PAGE, View, damaged};
+use crate::executable::elf::{self, ARM_64, RELOCATION_BYTES, Segment};
 
 /// The largest page of 64-bit ARM.
 const ARM_PAGE: u64 = 64 << 10;

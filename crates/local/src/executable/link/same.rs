@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
 
-use super::view::{View, X86_64};
-use crate::executable::elf;
+use super::view::View;
+use crate::executable::elf::{self, X86_64};
 
 use super::ElfLibrary;
 

@@ -9,8 +9,8 @@ use rehal_base::{Error, Result};
 use rehal_hal::{FunctionInfo, FunctionParameter};
 
 use super::super::abi;
-use super::view::{MAX_NAME, View, X86_64};
-use crate::executable::elf::{Segment, u32_at, u64_at};
+use super::view::{MAX_NAME, View};
+use crate::executable::elf::{Segment, X86_64, u32_at, u64_at};
 
 /// Offsets of fields in the library's table, and of its parts.
 pub(super) const IMPORTS: u64 = 8;

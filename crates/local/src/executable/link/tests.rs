@@ -2,7 +2,7 @@ use std::ffi::{c_int, c_void};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::super::elf::Image;
+use super::super::elf::{ARM_64, Image, X86_64};
 use super::super::library::{Library, LoadOptions};
 use super::super::{Dispatch, ImportProvider, ImportRequest, MemorySpan};
 use super::view::{MAX_ADDRESS, View};
@@ -89,13 +89,13 @@ fn imports_are_found_by_their_names() {
     );
     let read = ElfLibrary::read(&same.unwrap()).unwrap();
     assert_eq!((&read.imports, read.addresses[0] % 4096), (&own.imports, own.addresses[0] % 4096));
-    let code = adapter::code(view::X86_64, 0x1000, 0x2000, &[2, 0]).unwrap();
+    let code = adapter::code(X86_64, 0x1000, 0x2000, &[2, 0]).unwrap();
     // The call is relative to its end.
     let call = code.iter().rposition(|it| *it == 0xE8).unwrap();
     let distance = i32::from_le_bytes(code[call + 1..call + 5].try_into().unwrap());
     assert_eq!(0x1000 + call as i64 + 5 + i64::from(distance), 0x2000);
     assert!(code.ends_with(&[0xC9, 0xC3]));
-    let code = adapter::code(view::ARM_64, 0x1000, 0x2000, &[2, 0]).unwrap();
+    let code = adapter::code(ARM_64, 0x1000, 0x2000, &[2, 0]).unwrap();
     let words: Vec<_> = code.as_chunks::<4>().0.iter().map(|it| u32::from_le_bytes(*it)).collect();
     let call = words.iter().position(|it| it >> 26 == 0x25).unwrap();
     assert_eq!(0x1000 + call as u64 * 4 + u64::from(words[call] & 0x3FF_FFFF) * 4, 0x2000);
@@ -106,8 +106,8 @@ fn imports_are_found_by_their_names() {
 fn adapters_call_what_is_near() {
     let at = 1_u64 << 40;
     for (machine, near, far) in [
-        (view::X86_64, &[-0x7FFF_F000_i64, -4096, 4096, 0x7FFF_FFFF][..], &[-0x8000_0000, 0x8000_1000][..]),
-        (view::ARM_64, &[-0x7FF_F000, -4096, 4096, 0x800_0000], &[-0x800_0000, 0x800_1000, 4098, 1 << 40]),
+        (X86_64, &[-0x7FFF_F000_i64, -4096, 4096, 0x7FFF_FFFF][..], &[-0x8000_0000, 0x8000_1000][..]),
+        (ARM_64, &[-0x7FF_F000, -4096, 4096, 0x800_0000], &[-0x800_0000, 0x800_1000, 4098, 1 << 40]),
     ] {
         for distance in near {
             let target = at.wrapping_add_signed(*distance);

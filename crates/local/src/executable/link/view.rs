@@ -4,19 +4,15 @@ use std::collections::HashMap;
 
 use object::LittleEndian as LE;
 use object::elf::{
-    DynamicTag, EM_AARCH64, EM_X86_64, ET_DYN, ET_REL, FileHeader64, FileType, Machine as MachineId, PF_W,
-    PT_DYNAMIC, PT_LOAD, ProgramHeader64, R_AARCH64_ABS64, R_AARCH64_GLOB_DAT, R_AARCH64_IRELATIVE,
-    R_AARCH64_JUMP_SLOT, R_AARCH64_RELATIVE, R_AARCH64_TLS_DTPMOD, R_AARCH64_TLS_DTPREL, R_AARCH64_TLS_TPREL,
-    R_AARCH64_TLSDESC, R_X86_64_64, R_X86_64_DTPMOD64, R_X86_64_DTPOFF64, R_X86_64_GLOB_DAT,
-    R_X86_64_IRELATIVE, R_X86_64_JUMP_SLOT, R_X86_64_PC32, R_X86_64_RELATIVE, R_X86_64_TLSDESC,
-    R_X86_64_TPOFF64, RelocationType, STT_GNU_IFUNC,
+    DynamicTag, ET_DYN, ET_REL, FileHeader64, FileType, Machine as MachineId, PF_W, PT_DYNAMIC, PT_LOAD,
+    ProgramHeader64, RelocationType, STT_GNU_IFUNC,
 };
 use object::read::elf::Sym;
 use rehal_base::{Error, Result};
 
 use crate::executable::elf::{
-    Dynamic, FAT_MAGIC, MAGIC, Reader, Segment, Symbol, check_segment, file_offset, segments, u16_at, u32_at,
-    u64_at,
+    ARM_64, Dynamic, FAT_MAGIC, MAGIC, Machine, Reader, Segment, Symbol, X86_64, check_segment, file_offset,
+    segments, u16_at, u32_at, u64_at,
 };
 
 pub(super) const EHDR_BYTES: usize = size_of::<FileHeader64<LE>>();
@@ -30,50 +26,6 @@ pub(super) const PAGE: u64 = 4096;
 
 /// Above that of any image, and far from an overflow.
 pub(super) const MAX_ADDRESS: u64 = 1 << 46;
-
-/// An architecture, by how it numbers relocations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Machine {
-    pub(super) name: &'static str,
-    id: MachineId,
-    pub(super) abs64: RelocationType,
-    pub(super) global: RelocationType,
-    pub(super) jump: RelocationType,
-    pub(super) relative: RelocationType,
-    pub(super) indirect: RelocationType,
-    /// A distance of 32 bits, which only x86-64 has.
-    pub(super) distance: Option<RelocationType>,
-    /// Of thread-local data: module, offset in it, offset from the thread pointer, descriptor.
-    pub(super) tls: [RelocationType; 4],
-    /// Whether entries of the tables of addresses have addends.
-    pub(super) adds_to_globals: bool,
-}
-
-pub(super) const X86_64: Machine = Machine {
-    name: "x86_64",
-    id: EM_X86_64,
-    abs64: R_X86_64_64,
-    global: R_X86_64_GLOB_DAT,
-    jump: R_X86_64_JUMP_SLOT,
-    relative: R_X86_64_RELATIVE,
-    indirect: R_X86_64_IRELATIVE,
-    distance: Some(R_X86_64_PC32),
-    tls: [R_X86_64_DTPMOD64, R_X86_64_DTPOFF64, R_X86_64_TPOFF64, R_X86_64_TLSDESC],
-    adds_to_globals: false,
-};
-
-pub(super) const ARM_64: Machine = Machine {
-    name: "arm_64",
-    id: EM_AARCH64,
-    abs64: R_AARCH64_ABS64,
-    global: R_AARCH64_GLOB_DAT,
-    jump: R_AARCH64_JUMP_SLOT,
-    relative: R_AARCH64_RELATIVE,
-    indirect: R_AARCH64_IRELATIVE,
-    distance: None,
-    tls: [R_AARCH64_TLS_DTPMOD, R_AARCH64_TLS_DTPREL, R_AARCH64_TLS_TPREL, R_AARCH64_TLSDESC],
-    adds_to_globals: true,
-};
 
 /// A relocation, with its addend.
 #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,7 @@ use rehal_base::{Error, Result};
 use rehal_hal::profile::now_ns;
 
 use super::super::debug_info::DebugInfo;
+use super::super::elf::Machine;
 use super::{Code, Output};
 use crate::platform::announce_to_perf;
 
@@ -14,8 +15,6 @@ const MAGIC: u32 = 0x4A69_5444;
 const VERSION: u32 = 1;
 const HEADER_BYTES: u32 = 40;
 const PREFIX_BYTES: usize = 16;
-/// x86-64.
-const ELF_MACHINE: u32 = 62;
 const CODE_LOAD: u32 = 0;
 const CODE_DEBUG_INFO: u32 = 2;
 
@@ -30,7 +29,8 @@ impl JitDump {
     pub(super) fn create(path: PathBuf) -> Result<Self> {
         let mut output = Output::create(path)?;
         let mut header = Vec::new();
-        for word in [MAGIC, VERSION, HEADER_BYTES, ELF_MACHINE, 0, std::process::id()] {
+        let machine = Machine::HERE.id.0.into();
+        for word in [MAGIC, VERSION, HEADER_BYTES, machine, 0, std::process::id()] {
             header.extend(word.to_le_bytes());
         }
         header.extend(time().to_le_bytes());

@@ -26,6 +26,7 @@ fn text_at(bytes: &[u8], at: usize) -> &str {
 }
 
 #[test]
+#[cfg_attr(not(target_arch = "x86_64"), ignore = "the executable is for x86-64")]
 fn files_have_the_functions_that_are_loaded() {
     let directory = tempfile::tempdir().unwrap();
     let bytes = fixture();
@@ -116,6 +117,7 @@ fn a_file_of_an_earlier_process_is_replaced_and_a_missing_directory_is_named() {
 }
 
 #[test]
+#[cfg_attr(not(target_arch = "x86_64"), ignore = "the executable is for x86-64")]
 fn damaged_debug_information_is_left_out() {
     let bytes = fixture();
     let whole = Image::parse(&bytes).unwrap().function(abi::QUERY_SYMBOL).unwrap();

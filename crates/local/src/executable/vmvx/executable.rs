@@ -104,7 +104,7 @@ impl VmvxExecutable {
 
     /// Runs the workgroups of `share` on the calling thread. Stops at the first that fails.
     ///
-    /// As for native code, denormal inputs and results are flushed to zero on x86-64.
+    /// As for native code, denormal inputs and results are flushed to zero.
     pub(crate) fn run_share(
         &self,
         ordinal: u32,

@@ -12,6 +12,7 @@ const ROLE_RHS: u32 = 2;
 const ROLE_RESULT: u32 = 3;
 const MATMUL_F32: u32 = 0x0100;
 const MATMUL_I8: u32 = 0x0200;
+const OTHER_MATMULS: u32 = 0x0300;
 const LAST_MATMUL: u32 = 0x0600;
 
 /// Rows and columns of the tiles of an operand of a matrix multiplication. `flags` select the operand and the
@@ -41,25 +42,12 @@ pub(super) fn query(flags: u32, sizes: [i64; 2]) -> Result<[i64; 2]> {
 
 /// The tile of a multiplication: rows of the left operand, columns of the right one, and depth.
 fn matmul(operation: u32) -> Option<[i64; 3]> {
-    let x86 = platform::ARCHITECTURE == "x86_64";
-    let (m, n) = match () {
-        () if platform::has_fused_vectors(16) => (16, 16),
-        () if platform::has_fused_vectors(8) => (8, 8),
-        () => (8, 4),
-    };
     match operation {
-        MATMUL_F32 if x86 => Some([m, n, 1]),
-        MATMUL_I8 if x86 => {
-            Some([m.min(if has_vnni() { 16 } else { 8 }), n.min(if has_vnni() { 16 } else { 8 }), 2])
-        }
-        MATMUL_F32..=LAST_MATMUL => Some([8, 8, 4]),
+        MATMUL_F32 => Some(platform::tile_of_f32()),
+        MATMUL_I8 => Some(platform::tile_of_i8()),
+        OTHER_MATMULS..=LAST_MATMUL => Some([8, 8, 4]),
         _ => None,
     }
-}
-
-/// Whether the CPU has AVX-512 VNNI, without which the reference uses smaller tiles for `i8`.
-fn has_vnni() -> bool {
-    super::super::processor::feature("avx512vnni") == Some(true)
 }
 
 #[cfg(test)]
@@ -72,7 +60,7 @@ mod tests {
             let of = |role| query(operation | role, [i64::MIN, 37]).unwrap();
             let ([m, k], [n, rhs_k], result) = (of(ROLE_LHS), of(ROLE_RHS), of(ROLE_RESULT));
             assert_eq!((k, result), (rhs_k, [m, n]));
-            assert!(m * k <= 32 && n * k <= 32 && m * n <= 256);
+            assert!(m * k <= 64 && n * k <= 64 && m * n <= 256);
         }
     }
 

@@ -3,6 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
+use super::processor;
+
 /// The signal. It is ignored unless a program handles it, so that one which is sent too late does no harm.
 const SIGNAL: c_int = libc::SIGURG;
 
@@ -30,8 +32,8 @@ extern "C" fn handle(_signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     // SAFETY: the system passes valid pointers for a handler with SA_SIGINFO.
     let (is_own, instruction, errno) = unsafe {
         let is_own = (*info).si_code == libc::SI_TKILL && (*info).si_pid() == libc::getpid();
-        let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
-        (is_own, registers[libc::REG_RIP as usize] as usize, *libc::__errno_location())
+        let instruction = processor::instruction(&*context.cast::<libc::ucontext_t>());
+        (is_own, instruction, *libc::__errno_location())
     };
     if let (true, Some(report)) = (is_own, REPORT.get()) {
         report(instruction);

@@ -5,9 +5,7 @@
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::mem;
 
-/// The system calls that are answered.
-pub(crate) const METADATA_CALLS: [c_long; 4] =
-    [libc::SYS_stat, libc::SYS_lstat, libc::SYS_newfstatat, libc::SYS_statx];
+use super::processor;
 
 /// `si_code` of a system call that a filter traps.
 const SYS_SECCOMP: c_int = 1;
@@ -33,11 +31,9 @@ extern "C" fn answer(_signal: c_int, info: *mut libc::siginfo_t, context: *mut c
             return;
         }
         let errno = *libc::__errno_location();
-        let registers = &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
-        let arguments = [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8];
-        let arguments = arguments.map(|register| registers[register as usize]);
-        let number = libc::REG_RAX as usize;
-        registers[number] = perform(registers[number], arguments);
+        let context = &mut *context.cast::<libc::ucontext_t>();
+        let result = perform(processor::number(context), processor::arguments(context));
+        processor::set_result(context, result);
         *libc::__errno_location() = errno;
     }
 }
@@ -52,8 +48,6 @@ unsafe fn perform(number: c_long, [first, second, third, fourth, fifth]: [i64; 5
     // SAFETY: as above.
     unsafe {
         match number {
-            libc::SYS_stat => by_path([here, first, 0], second),
-            libc::SYS_lstat => by_path([here, first, libc::AT_SYMLINK_NOFOLLOW as i64], second),
             libc::SYS_newfstatat => by_path([first, second, fourth], third),
             libc::SYS_statx => {
                 let mut found: libc::stat = mem::zeroed();
@@ -63,7 +57,10 @@ unsafe fn perform(number: c_long, [first, second, third, fourth, fifth]: [i64; 5
                 }
                 result
             }
-            _ => -i64::from(libc::ENOSYS),
+            _ => match processor::flags_of(number) {
+                Some(flags) => by_path([here, first, i64::from(flags)], second),
+                None => -i64::from(libc::ENOSYS),
+            },
         }
     }
 }
@@ -96,6 +93,11 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
+/// The processors differ in the width of some fields.
+fn narrow(value: impl Into<u64>) -> u32 {
+    value.into() as u32
+}
+
 /// The same metadata as statx(2) returns it, without the time of creation.
 fn extended(found: &libc::stat) -> libc::statx {
     let time = |seconds, nanoseconds| {
@@ -108,7 +110,7 @@ fn extended(found: &libc::stat) -> libc::statx {
     let mut all: libc::statx = unsafe { mem::zeroed() };
     all.stx_mask = libc::STATX_BASIC_STATS;
     (all.stx_blksize, all.stx_blocks) = (found.st_blksize as u32, found.st_blocks as u64);
-    (all.stx_nlink, all.stx_mode, all.stx_ino) = (found.st_nlink as u32, found.st_mode as u16, found.st_ino);
+    (all.stx_nlink, all.stx_mode, all.stx_ino) = (narrow(found.st_nlink), found.st_mode as u16, found.st_ino);
     (all.stx_uid, all.stx_gid, all.stx_size) = (found.st_uid, found.st_gid, found.st_size as u64);
     all.stx_atime = time(found.st_atime, found.st_atime_nsec);
     all.stx_mtime = time(found.st_mtime, found.st_mtime_nsec);

@@ -1,11 +1,14 @@
 //! Detects the instruction-set extension of an x86-64 instruction from its first bytes: enough to name what a
 //! CPU lacks after SIGILL (source: the encodings in the manuals of Intel and AMD).
 
-use crate::executable::processor;
+/// The extension of the instruction in `code`, if this CPU, which has these `features`, lacks it.
+pub(crate) fn missing_feature(code: &[u8], features: &[(u32, &str, bool)]) -> Option<&'static str> {
+    Feature::encoded(code).filter(|feature| feature.is_missing(features)).map(Feature::name)
+}
 
 /// A detectable extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Feature {
+enum Feature {
     Avx512,
     Amx,
     Avx,
@@ -15,12 +18,7 @@ pub(super) enum Feature {
 }
 
 impl Feature {
-    /// The extension of the instruction in `code`, if this CPU lacks it.
-    pub(super) fn from_code(code: &[u8]) -> Option<Self> {
-        Self::encoded(code).filter(|feature| feature.is_missing())
-    }
-
-    pub(super) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Avx512 => "AVX-512 (or a part of it)",
             Self::Amx => "AMX",
@@ -32,7 +30,7 @@ impl Feature {
     }
 
     /// Whether the CPU lacks a feature of the extension.
-    fn is_missing(self) -> bool {
+    fn is_missing(self, features: &[(u32, &str, bool)]) -> bool {
         let is_needed = |name: &str| match self {
             Self::Avx512 => name.starts_with("avx512"),
             Self::Amx => name.starts_with("amx-"),
@@ -41,7 +39,7 @@ impl Feature {
             Self::Fma4 => name == "fma4",
             Self::Sse4a => name == "sse4a",
         };
-        processor::features().iter().any(|(_, name, has)| is_needed(name) && !has)
+        features.iter().any(|(_, name, has)| is_needed(name) && !has)
     }
 
     fn encoded(code: &[u8]) -> Option<Self> {

@@ -8,11 +8,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use rehal_base::HostMemory;
+use rehal_base::{HostMemory, page_bytes};
 use rehal_crash::{allow_accesses, handles_faults};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-
-use super::memory::PAGE_BYTES;
 
 /// Bytes on each side that are not protected: a kernel that accesses a few bytes outside of its buffer does
 /// so elsewhere, too.
@@ -54,19 +52,19 @@ impl Slot {
     fn allow(&self, address: usize) -> bool {
         let start = self.start.load(Ordering::SeqCst);
         let count = self.page_count.load(Ordering::SeqCst);
-        if start == 0 || address < start || address - start >= count * PAGE_BYTES {
+        if start == 0 || address < start || address - start >= count * page_bytes() {
             return false;
         }
-        let page = (address - start) / PAGE_BYTES;
+        let page = (address - start) / page_bytes();
         // SAFETY: the slot has this many flags while `start` is not 0, and they are freed only when no thread
         // is here.
         let accessed = unsafe { std::slice::from_raw_parts(self.accessed.load(Ordering::SeqCst), count) };
         accessed[page].store(true, Ordering::SeqCst);
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
         let protect = |first: usize, pages: usize| {
-            let at = std::ptr::with_exposed_provenance_mut::<c_void>(start + first * PAGE_BYTES);
+            let at = std::ptr::with_exposed_provenance_mut::<c_void>(start + first * page_bytes());
             // SAFETY: the pages belong to the slot; to allow accesses does not affect others.
-            unsafe { mprotect(at, pages * PAGE_BYTES, access) }.is_ok()
+            unsafe { mprotect(at, pages * page_bytes(), access) }.is_ok()
         };
         if protect(page, 1) {
             return true;
@@ -95,8 +93,8 @@ unsafe impl Sync for WatchedPages {}
 impl WatchedPages {
     /// `length` bytes; `None` if faults are not handled, too many pages are watched, or memory is short.
     pub(crate) fn new(length: usize) -> Option<Arc<Self>> {
-        let page_count = length.div_ceil(PAGE_BYTES).max(1);
-        let mapped = page_count.checked_mul(PAGE_BYTES)?.checked_add(2 * MARGIN_BYTES)?;
+        let page_count = length.div_ceil(page_bytes()).max(1);
+        let mapped = page_count.checked_mul(page_bytes())?.checked_add(2 * MARGIN_BYTES)?;
         if !handles_faults() {
             return None;
         }
@@ -149,8 +147,8 @@ impl WatchedPages {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         let pages = self.accessed.iter().enumerate().filter(|(_, page)| page.load(Ordering::SeqCst));
         for (page, _) in pages {
-            let start = page * PAGE_BYTES;
-            let end = (start + PAGE_BYTES).min(self.length);
+            let start = page * page_bytes();
+            let end = (start + page_bytes()).min(self.length);
             match ranges.last_mut() {
                 Some(last) if last.end == start => last.end = end,
                 _ => ranges.push(start..end),
@@ -160,7 +158,7 @@ impl WatchedPages {
     }
 
     fn protect(&self, access: MprotectFlags) -> io::Result<()> {
-        let length = self.accessed.len() * PAGE_BYTES;
+        let length = self.accessed.len() * page_bytes();
         // SAFETY: the pages are between the margins of a mapping that this value owns. Accesses to protected
         // pages are handled.
         unsafe { mprotect(self.start().as_ptr().cast::<c_void>(), length, access) }?;
@@ -180,7 +178,7 @@ impl Drop for WatchedPages {
     fn drop(&mut self) {
         self.release();
         self.slot.is_taken.store(false, Ordering::SeqCst);
-        let mapped = self.accessed.len() * PAGE_BYTES + 2 * MARGIN_BYTES;
+        let mapped = self.accessed.len() * page_bytes() + 2 * MARGIN_BYTES;
         // SAFETY: `base..base + mapped` is a mapping that `new` created and only this drop unmaps; memory
         // over it keeps this value.
         let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), mapped) };

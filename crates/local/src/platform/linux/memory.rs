@@ -6,12 +6,11 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 
+use rehal_base::page_bytes;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
 
-use crate::platform::Protection;
+use crate::platform::{Protection, publish_code};
 
-/// Size of a page in bytes.
-pub(crate) const PAGE_BYTES: usize = 4096;
 /// Mappings up to this size are populated when created: page faults cost more than the few pages of an
 /// executable that are never accessed.
 const POPULATE_LIMIT_BYTES: usize = 256 << 10;
@@ -39,7 +38,7 @@ impl Drop for Pages {
 pub(crate) struct WritableMapping(Pages);
 
 impl WritableMapping {
-    /// `length` bytes, a positive multiple of [`PAGE_BYTES`].
+    /// `length` bytes, a positive multiple of [`page_bytes`].
     pub(crate) fn new(length: usize) -> io::Result<Self> {
         let mut flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         if length <= POPULATE_LIMIT_BYTES {
@@ -66,10 +65,13 @@ impl WritableMapping {
     }
 
     /// Sets the protection of each run of pages (page-aligned byte ranges).
-    pub(crate) fn protect(self, runs: &[(Range<usize>, Protection)]) -> io::Result<Mapping> {
+    pub(crate) fn protect(mut self, runs: &[(Range<usize>, Protection)]) -> io::Result<Mapping> {
         for (range, protection) in runs {
             assert!(range.start <= range.end && range.end <= self.0.length, "a run is within the mapping");
-            assert!(range.start.is_multiple_of(PAGE_BYTES) && range.end.is_multiple_of(PAGE_BYTES));
+            assert!(range.start.is_multiple_of(page_bytes()) && range.end.is_multiple_of(page_bytes()));
+            if *protection == Protection::ReadExecute {
+                publish_code(&self.bytes_mut()[range.clone()]);
+            }
             let flags = match protection {
                 Protection::None => MprotectFlags::empty(),
                 Protection::Read => MprotectFlags::READ,
@@ -92,7 +94,7 @@ impl WritableMapping {
 pub(crate) fn announce_to_perf(file: &File) -> io::Result<()> {
     let (protection, flags) = (ProtFlags::READ | ProtFlags::EXEC, MapFlags::PRIVATE);
     // SAFETY: a fresh mapping at an address chosen by the kernel affects no other memory.
-    unsafe { mmap(std::ptr::null_mut(), PAGE_BYTES, protection, flags, file, 0)? };
+    unsafe { mmap(std::ptr::null_mut(), page_bytes(), protection, flags, file, 0)? };
     Ok(())
 }
 

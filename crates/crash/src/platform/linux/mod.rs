@@ -1,4 +1,4 @@
-//! Linux on x86-64.
+//! Linux.
 
 mod c_stdio;
 mod fault;
@@ -6,11 +6,21 @@ mod interrupt;
 mod metadata;
 mod shared;
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(target_arch = "aarch64")]
+use aarch64 as processor;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(target_arch = "x86_64")]
+use x86_64 as processor;
+
 pub(crate) use c_stdio::{flush_after_crash, flush_c_streams};
 pub(crate) use fault::{
     abort_now, allow_accesses, announce, announce_exits, arm_thread, exit_now, handles_faults,
     install_handlers, thread_name, write_stderr,
 };
 pub(crate) use interrupt::{interrupt_thread, thread_id};
-pub(crate) use metadata::{METADATA_CALLS, answer_metadata};
+pub(crate) use metadata::answer_metadata;
+pub(crate) use processor::METADATA_CALLS;
 pub(crate) use shared::shared_zeros;

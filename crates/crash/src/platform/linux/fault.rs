@@ -8,7 +8,9 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-use super::interrupt;
+use rehal_base::page_bytes;
+
+use super::{interrupt, processor};
 use crate::platform::{EXIT, Fault};
 use crate::removal::remove_after_crash;
 use crate::status_of_signal;
@@ -22,9 +24,7 @@ pub(super) const SIGNALS: [(c_int, &str); 6] = [
     (libc::SIGTRAP, "SIGTRAP"),
 ];
 
-/// Size of a page in bytes.
-const PAGE_BYTES: usize = 4096;
-/// Size of the handlers' stack. With AVX-512 and AMX, the kernel's signal frame alone takes 11 KiB.
+/// Size of the handlers' stack, with a signal frame of 11 KiB, that of AVX-512 and AMX.
 const STACK_BYTES: usize = 64 << 10;
 /// `si_code` of a general protection fault, which has no address.
 const SI_KERNEL: c_int = 0x80;
@@ -32,8 +32,6 @@ const SI_KERNEL: c_int = 0x80;
 const ABORT: &str = "SIGABRT";
 /// How often the handler of exit(3) is registered: not more than every C library allows.
 const EXIT_HANDLERS: usize = 16;
-/// Longest x86 instruction.
-const INSTRUCTION_BYTES: usize = 15;
 
 /// Handles a fault; returns if it is not ours, and whether something was said about it.
 type Report = fn(&Fault<'_>) -> bool;
@@ -118,6 +116,7 @@ thread_local! {
 
 struct AlternateStack {
     memory: *mut c_void,
+    length: usize,
     previous: libc::stack_t,
 }
 
@@ -127,23 +126,24 @@ impl AlternateStack {
         // guard page, so that an overflow of a handler faults instead of corrupting memory. If memory is
         // short, the thread keeps its previous stack.
         unsafe {
+            let size = STACK_BYTES + processor::extra_frame_bytes();
+            let length = page_bytes() + size;
             let mut previous: libc::stack_t = std::mem::zeroed();
             let memory = libc::mmap(
                 std::ptr::null_mut(),
-                PAGE_BYTES + STACK_BYTES,
+                length,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
                 -1,
                 0,
             );
             if memory == libc::MAP_FAILED {
-                return Self { memory: std::ptr::null_mut(), previous };
+                return Self { memory: std::ptr::null_mut(), length, previous };
             }
-            libc::mprotect(memory, PAGE_BYTES, libc::PROT_NONE);
-            let stack =
-                libc::stack_t { ss_sp: memory.byte_add(PAGE_BYTES), ss_flags: 0, ss_size: STACK_BYTES };
+            libc::mprotect(memory, page_bytes(), libc::PROT_NONE);
+            let stack = libc::stack_t { ss_sp: memory.byte_add(page_bytes()), ss_flags: 0, ss_size: size };
             libc::sigaltstack(&stack, &mut previous);
-            Self { memory, previous }
+            Self { memory, length, previous }
         }
     }
 }
@@ -157,7 +157,7 @@ impl Drop for AlternateStack {
         // can be running.
         unsafe {
             libc::sigaltstack(&self.previous, std::ptr::null_mut());
-            libc::munmap(self.memory, PAGE_BYTES + STACK_BYTES);
+            libc::munmap(self.memory, self.length);
         }
     }
 }
@@ -189,10 +189,10 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
             && (*info).si_code == libc::SI_TKILL
             && (*info).si_pid() == libc::getpid();
         if is_fault || is_abort {
-            let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
-            // That of a breakpoint, of one byte, is before the next one.
-            let behind = usize::from(signal == libc::SIGTRAP && (*info).si_code == SI_KERNEL);
-            let instruction = (registers[libc::REG_RIP as usize] as usize).wrapping_sub(behind);
+            let context = &*context.cast::<libc::ucontext_t>();
+            let is_breakpoint = signal == libc::SIGTRAP && (*info).si_code == SI_KERNEL;
+            let behind = if is_breakpoint { processor::BREAKPOINT_BYTES } else { 0 };
+            let instruction = processor::instruction(context).wrapping_sub(behind);
             let address = (*info).si_addr() as usize;
             // To fetch an instruction from there stays a fault.
             if signal == libc::SIGSEGV && address != instruction && is_allowed(address) {
@@ -204,7 +204,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
                 instruction: Some(instruction),
                 code: code_at(instruction, signal),
                 accessed: is_fault.then_some(address),
-                stack_pointer: registers[libc::REG_RSP as usize] as usize,
+                stack_pointer: processor::stack_pointer(context),
             });
             if is_said {
                 announce(status_of_signal(signal));
@@ -228,10 +228,12 @@ unsafe fn code_at(instruction: usize, signal: c_int) -> &'static [u8] {
     if signal != libc::SIGILL {
         return &[];
     }
-    let to_page_end = PAGE_BYTES - instruction % PAGE_BYTES;
+    let to_page_end = page_bytes() - instruction % page_bytes();
     // SAFETY: the processor has fetched the first byte from this page, so the page is mapped, and
     // executable pages are readable here.
-    unsafe { std::slice::from_raw_parts(instruction as *const u8, to_page_end.min(INSTRUCTION_BYTES)) }
+    unsafe {
+        std::slice::from_raw_parts(instruction as *const u8, to_page_end.min(processor::INSTRUCTION_BYTES))
+    }
 }
 
 /// The name of the calling thread, which ends before its first zero byte; async-signal-safe.

@@ -14,6 +14,22 @@ pub(crate) fn has_fused_vectors(lanes: usize) -> bool {
     }
 }
 
+/// The tile into which the reference packs matrices of `f32` on this machine: rows, columns and depth.
+pub(crate) fn tile_of_f32() -> [i64; 3] {
+    match () {
+        () if has_fused_vectors(16) => [16, 16, 1],
+        () if has_fused_vectors(8) => [8, 8, 1],
+        () => [8, 4, 1],
+    }
+}
+
+/// The same for matrices of `i8`.
+pub(crate) fn tile_of_i8() -> [i64; 3] {
+    let most = if is_x86_feature_detected!("avx512vnni") { 16 } else { 8 };
+    let [m, n, _] = tile_of_f32();
+    [m.min(most), n.min(most), 2]
+}
+
 /// Runs `work` compiled for the widest vectors of this machine, which do not affect its results.
 pub(crate) fn with_vectors<W: VectorWork>(work: W) -> W::Output {
     // Detection is a dozen loads and branches: too many for each call of a short kernel.

@@ -6,10 +6,11 @@ use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;
 
+use rehal_base::page_bytes;
 use rehal_crash::{arm_thread, handles_faults};
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap};
 
-use super::memory::PAGE_BYTES;
+use crate::platform::switch;
 
 /// Reserved below a stack: a function with large arrays may access memory far below it first. Reserved pages
 /// take no memory.
@@ -35,7 +36,7 @@ impl KernelStack {
     /// A stack of this many bytes of the calling thread; [`KernelStack::give_back`] keeps it for the next
     /// call. Fails if memory is short.
     pub(crate) fn take(bytes: usize) -> io::Result<Self> {
-        let length = bytes.next_multiple_of(PAGE_BYTES);
+        let length = bytes.next_multiple_of(page_bytes());
         if let Some(stack) = SPARE.take().filter(|it| it.length == length) {
             return Ok(stack);
         }
@@ -89,27 +90,6 @@ impl KernelStack {
         }
         IN_USE.set(previous);
     }
-}
-
-/// Calls `function(argument)` on another stack, below `top`.
-///
-/// # Safety
-/// `top` is aligned to 16 bytes, and the memory below it is a stack that is not in use. `function` does not
-/// unwind.
-#[unsafe(naked)]
-unsafe extern "C" fn switch(argument: *mut c_void, function: extern "C" fn(*mut c_void), top: *mut u8) {
-    // With a frame pointer, by which debuggers and profilers find the caller.
-    core::arch::naked_asm!(
-        "push rbp",
-        "mov rbp, rsp",
-        "mov rsp, rdx",
-        "call rsi",
-        // A kernel may have left another direction of string operations.
-        "cld",
-        "mov rsp, rbp",
-        "pop rbp",
-        "ret",
-    )
 }
 
 /// Whether the calling thread runs on a stack of kernels, and a fault at `address`, with this stack pointer,

@@ -1,0 +1,59 @@
+//! Processors of 64-bit ARM.
+
+mod features;
+mod instruction;
+mod instruction_cache;
+mod kernel_mode;
+mod stack_switch;
+
+pub(crate) use features::features;
+pub(crate) use instruction::missing_feature;
+pub(super) use instruction_cache::publish_code;
+pub(crate) use kernel_mode::KernelMode;
+pub(super) use stack_switch::switch;
+
+use std::arch::is_aarch64_feature_detected;
+
+use crate::platform::VectorWork;
+
+/// The architecture, as in executable formats.
+pub(crate) const ARCHITECTURE: &str = "arm_64";
+
+/// Whether the reference has microkernels with fused multiply-add for tiles of `lanes` 32-bit floats.
+pub(crate) fn has_fused_vectors(lanes: usize) -> bool {
+    lanes == 8
+}
+
+/// The tile into which the reference packs matrices of `f32` on this machine: rows, columns and depth.
+pub(crate) fn tile_of_f32() -> [i64; 3] {
+    [8, 8, 1]
+}
+
+/// The same for matrices of `i8`.
+pub(crate) fn tile_of_i8() -> [i64; 3] {
+    match () {
+        () if is_aarch64_feature_detected!("i8mm") => [8, 8, 8],
+        () if is_aarch64_feature_detected!("dotprod") => [8, 8, 4],
+        () => [8, 8, 1],
+    }
+}
+
+/// Runs `work`: all processors have NEON and fused multiply-add, for which all code is compiled.
+pub(crate) fn with_vectors<W: VectorWork>(work: W) -> W::Output {
+    work.run(true)
+}
+
+/// Loops are compiled to vectors.
+pub(crate) fn has_dot_products(_width: usize) -> bool {
+    false
+}
+
+/// Not called, as [`has_dot_products`] is false.
+pub(crate) fn add_dot_products<const N: usize, const ROWS: usize>(
+    _lhs: &[[[i16; 2]; N]],
+    _block: usize,
+    _rhs: [&[[[u8; 2]; N]]; 2],
+    _sums: [&mut [[[u8; 4]; N]; ROWS]; 2],
+) {
+    unreachable!("a tile without a kernel for dot products");
+}
