@@ -1,19 +1,15 @@
 //! Where a tool runs the code of captures and modules: in a confined copy of its process.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rehal::work::{SideReplay, SideWork, WorkOptions};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_crash::HeldSignals;
-use rehal_devices::DeviceOptions;
-use rehal_jobs::{
-    Confinement, CopyEnd, JobEnd, JobOutcome, JobProgress, PROGRESS_TIME, Sandbox, interrupts, supervise,
-};
+use rehal_devices::{CrashReports, DeviceOptions};
+use rehal_jobs::{Confinement, CopyEnd, JobEnd, JobOutcome, PROGRESS_TIME, Sandbox, interrupts, supervise};
 use rehal_kernels::StagedKernelRecords;
 use rehal_replay::{FileWrites, Plan, own_names};
 use rustix::fs::statvfs;
@@ -223,32 +219,20 @@ impl Invocation {
         move || self.confined_value(&Reach::of_replay(plan, devices), || own_names(plan, &devices.open()?))
     }
 
-    /// Starts a process that replays a plan, until it is interrupted.
-    pub(crate) fn side(
-        &self,
-        plan: &Arc<Plan>,
-        work: &SideWork,
-        interrupted: Arc<AtomicBool>,
-    ) -> Result<SideReplay> {
-        /// Work that looks at the flag ends before.
-        const GRACE: Duration = Duration::from_secs(1);
-        let mut since = None;
-        let watch = move |it: JobProgress| {
-            let is_late = interrupted.load(Ordering::Relaxed)
-                && it.elapsed.saturating_sub(*since.get_or_insert(it.elapsed)) > GRACE;
-            if is_late { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
+    /// Starts a process that replays a plan.
+    pub(crate) fn side(&self, plan: &Arc<Plan>, work: &SideWork) -> Result<SideReplay> {
         let mut options = WorkOptions::default();
         options.progress_time = Some(self.progress_time());
         options.confinement = self.confinement();
-        SideReplay::start(plan.clone(), work, None, &options, Box::new(watch))
+        SideReplay::start(plan.clone(), work, None, &options)
     }
 
-    /// Prints the messages of a process that ended early, with whose status this one ends; the error of
-    /// others.
+    /// Prints the messages of a process that a crash has ended, as which this one ends; the error of others,
+    /// since a kernel can end its process with any status.
     pub(crate) fn said(&self, outcome: &JobOutcome, error: Error) -> Error {
+        let of_crash = [CrashReports::EXIT_STATUS, CrashReports::TRUNCATED_STATUS];
         let end = match outcome.end {
-            JobEnd::Exited(status) if outcome.answer.is_none() => CopyEnd::Exited(status as u8),
+            JobEnd::Exited(status) if of_crash.contains(&status) => CopyEnd::Exited(status as u8),
             JobEnd::Signaled(signal) => CopyEnd::Signaled(signal),
             _ => return error,
         };

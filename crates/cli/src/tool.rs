@@ -293,7 +293,8 @@ fn start_with(
         // A signal may end the process below.
         output_file::forget();
         match (ran, invocation.ended.get()) {
-            (Err(_), Some(CopyEnd::Exited(status))) => Ok(status),
+            // No error is a success, whatever status code has given its process.
+            (Err(_), Some(CopyEnd::Exited(status))) => Ok(status.max(1)),
             (Err(_), Some(CopyEnd::Signaled(signal))) => Ok(end_by(signal)),
             (ran, _) => {
                 ran.map(|()| invocation.status.get()).inspect_err(|error| errors.print(error, capture))

@@ -141,6 +141,11 @@ pub fn flag() -> Result<Arc<AtomicBool>> {
     Ok(interrupted)
 }
 
+/// Whether the first signal has set the [`flag`] of this process, if it has one.
+pub fn is_interrupted() -> bool {
+    FLAG.lock().as_ref().is_some_and(|it| it.load(Ordering::Relaxed))
+}
+
 /// The signals that end a tool and are not ignored.
 fn handled() -> impl Iterator<Item = c_int> {
     [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !rehal_crash::is_ignored(*signal))

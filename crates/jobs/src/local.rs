@@ -67,6 +67,8 @@ pub struct Conversation {
     /// When the question was returned that has no answer yet, and the time of the answers before.
     asked: Option<Instant>,
     replying: Duration,
+    /// The part of an answer that is not sent yet.
+    unsent: Vec<u8>,
 }
 
 impl Conversation {
@@ -129,6 +131,7 @@ impl Conversation {
             said: WorkerMessages::default(),
             asked: None,
             replying: Duration::ZERO,
+            unsent: Vec::new(),
         };
         if let Some((channel, request)) = channel {
             this.send(&channel, &request)?;
@@ -155,38 +158,56 @@ impl Conversation {
         watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
     ) -> io::Result<Result<Value, JobEnd>> {
         loop {
-            if let Some(question) = self.said.questions.pop_front() {
+            let elapsed = self.begun.elapsed().saturating_sub(self.replying);
+            let is_past_milestone = self.said.is_past_milestone;
+            let progress = JobProgress { elapsed, is_past_milestone };
+            if watch(progress).is_break() {
+                return Ok(Err(JobEnd::Interrupted));
+            }
+            let is_sent = self.send_answer()?;
+            if let Some(question) = self.said.questions.pop_front_if(|_| is_sent) {
                 self.asked = Some(Instant::now());
                 return Ok(Ok(question));
             }
             if let Some(status) = self.group.try_end()? {
                 return Ok(Err(end_of(status)));
             }
-            let elapsed = self.begun.elapsed().saturating_sub(self.replying);
-            let is_past_milestone = self.said.is_past_milestone;
-            let progress = JobProgress { elapsed, is_past_milestone };
             if self.job.limits.are_exceeded(progress) {
                 return Ok(Err(JobEnd::TimedOut { is_past_milestone }));
             }
-            if watch(progress).is_break() {
-                return Ok(Err(JobEnd::Interrupted));
+            if is_sent {
+                self.read(PAUSE)?;
             }
-            self.read(PAUSE)?;
         }
     }
 
     /// Answers a question. The time until then is not that of the job.
     pub fn answer(&mut self, answer: &Value) -> io::Result<()> {
         self.replying += self.asked.take().map(|asked| asked.elapsed()).unwrap_or_default();
-        match &self.channel.reader {
-            Some(channel) => self.send(channel, answer),
-            None => Ok(()),
+        serde_json::to_writer(&mut self.unsent, answer)?;
+        self.unsent.push(b'\n');
+        Ok(())
+    }
+
+    /// Sends an answer, or a part of it: a process that asks without end may not read it. Returns whether all
+    /// is sent, or nothing reads it any more.
+    fn send_answer(&mut self) -> io::Result<bool> {
+        let Some(mut channel) = self.channel.reader.as_ref().filter(|_| !self.unsent.is_empty()) else {
+            return Ok(true);
+        };
+        channel.set_write_timeout(Some(PAUSE))?;
+        match channel.write(&self.unsent) {
+            Ok(count) => drop(self.unsent.drain(..count)),
+            Err(error) if is_gone(&error) => self.unsent.clear(),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
         }
+        Ok(self.unsent.is_empty())
     }
 
     /// Ends the process, if it has not ended, and reads what it has printed.
     pub fn finish(mut self, end: JobEnd) -> io::Result<JobOutcome> {
-        if self.job.says_its_end && matches!(end, JobEnd::TimedOut { .. }) {
+        if self.job.says_its_end && matches!(end, JobEnd::TimedOut { .. } | JobEnd::Interrupted) {
             self.ask_to_end()?;
         }
         self.group.end()?;

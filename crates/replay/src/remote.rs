@@ -1,11 +1,11 @@
 //! Replays that another process performs, with the observers in this one.
 //!
 //! What a kernel computes is then judged where it cannot change the verdict: its process has neither the
-//! observers nor the bytes that they expect. `served.rs` is the side of the kernels: at each operation and
-//! host read it tells what happens, and obeys commands until it may resume. `observed.rs` is the side of the
-//! observers: its buffers read and write those of the other process by commands, through a file that both
-//! have, and that nothing maps. Everything that the plan
-//! knows, such as the name of a function, is taken from the plan, not from the other process.
+//! observers nor the bytes that they expect, which it could only compute. `served.rs` is the side of the
+//! kernels: at each operation and host read it tells what happens, and obeys commands until it may resume.
+//! `observed.rs` is the side of the observers: its buffers read and write those of the other process by
+//! commands, through a file that both have, and that nothing maps. Everything that the plan knows, such as
+//! the name of a function, is taken from the plan, not from the other process.
 
 mod observed;
 mod served;

@@ -591,7 +591,7 @@ impl Target<'_> {
         setup.options = self.options_of(side);
         let mut work = SideWork::new(setup);
         work.kernel_limit = self.limit.get();
-        self.invocation.side(plan, &work, self.interrupted.clone())
+        self.invocation.side(plan, &work)
     }
 
     /// A replay of this process, on devices of its own.

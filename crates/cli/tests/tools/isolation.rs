@@ -219,7 +219,8 @@ fn a_kernel_that_answers_for_its_process_is_not_right() {
         let scratch = Scratch::new();
         let text = format!("{:?}", answer.to_string());
         let path = scratch.path("kernel.c");
-        let body = "static unsigned long thread; if (!thread) pthread_create(&thread, 0, forge, 0); binding_2[i] = 7;";
+        let body = "static unsigned long thread; if (is_worker() && !thread) pthread_create(&thread, 0, forge, 0); \
+                    binding_2[i] = is_worker() ? 7 : binding_0[i] + binding_1[i];";
         write_kernel(&path, &capture("add4.add.local-sync"), FUNCTION, body);
         let source = std::fs::read_to_string(&path).unwrap();
         std::fs::write(

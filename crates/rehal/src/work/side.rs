@@ -11,7 +11,7 @@ use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_devices::{CrashReports, StaticMemoryWatch};
 use rehal_jobs::{
     Caller, Conversation, Job, JobEnd, JobOutcome, JobProgress, PROGRESS_TIME, Work, WorkOptions, ended,
-    find_program,
+    find_program, interrupts,
 };
 use rehal_judge::{StaticWrite, Verification, VerifyOptions, VerifySides, verify_lockstep};
 use rehal_replay::{
@@ -32,7 +32,7 @@ pub struct SideWork {
     pub setup: ReplaySetup,
     /// How long a kernel may run.
     pub kernel_limit: Option<Duration>,
-    /// The path of the file through which bytes pass.
+    /// The path of the file through which bytes pass, which the process that asks has open.
     exchange: OsString,
 }
 
@@ -75,19 +75,15 @@ pub struct SideReplay {
     ended: Arc<Mutex<Option<JobOutcome>>>,
 }
 
-/// Asks whether a process is ended early.
-type Watch = dyn FnMut(JobProgress) -> ControlFlow<()> + Send;
-
 impl SideReplay {
     /// Starts a process of a program, by default this one, that replays a plan with the limits of the
-    /// options. It uses what their confinement lists, and the files of the work. `watch` is asked every few
-    /// milliseconds whether to end it early.
+    /// options. It uses what their confinement lists, and the files of the work. It is ended a second after
+    /// the tool was [interrupted](interrupts::flag).
     pub fn start(
         plan: Arc<Plan>,
         work: &SideWork,
         program: Option<PathBuf>,
         options: &WorkOptions,
-        watch: Box<Watch>,
     ) -> Result<Self> {
         let cannot = |error: &std::io::Error| Error::io("starting the process of a replay", error);
         let exchange = memfd_create("rehal-replay", MemfdFlags::CLOEXEC);
@@ -103,7 +99,7 @@ impl SideReplay {
         let conversation = conversation.map_err(|error| cannot(&error))?;
         let ended = Arc::default();
         let conversation = Some(conversation);
-        let mut link = Link { conversation, limit, watch, ended: Arc::clone(&ended) };
+        let mut link = Link { conversation, limit, interrupted: None, ended: Arc::clone(&ended) };
         match link.next()? {
             ReplayEvent::Ready => Ok(Self { replay: RemoteReplay::new(plan, exchange, link), ended }),
             _ => Err(Error::data_loss("the process of a replay did not begin")),
@@ -114,9 +110,8 @@ impl SideReplay {
     pub(super) fn of_setup(plan: &Arc<Plan>, setup: &ReplaySetup, options: &WorkOptions) -> Result<Self> {
         let program = find_program(options.program.as_deref())?;
         let place = format!("'{}'", program.display());
-        let watch = Box::new(|_| ControlFlow::Continue(()));
         let (plan, work) = (plan.clone(), SideWork::new(setup.clone()));
-        Self::start(plan, &work, Some(program), options, watch).context(|| place)
+        Self::start(plan, &work, Some(program), options).context(|| place)
     }
 
     /// Compares another side with this one.
@@ -150,7 +145,8 @@ struct Link {
     /// `None` once the process has ended.
     conversation: Option<Conversation>,
     limit: Option<Duration>,
-    watch: Box<Watch>,
+    /// When the tool was interrupted, in the time of the process.
+    interrupted: Option<Duration>,
     ended: Arc<Mutex<Option<JobOutcome>>>,
 }
 
@@ -158,13 +154,26 @@ impl Link {
     fn next(&mut self) -> Result<ReplayEvent> {
         let failed = |error| Error::io("asking the process of a replay", &error);
         let conversation = self.conversation.as_mut().ok_or_else(has_ended)?;
-        let end = match conversation.next(&mut self.watch).map_err(failed)? {
+        let interrupted = &mut self.interrupted;
+        let mut watch = |it: JobProgress| {
+            /// Work that looks at the flag ends before.
+            const GRACE: Duration = Duration::from_secs(1);
+            let is_late = interrupts::is_interrupted()
+                && it.elapsed.saturating_sub(*interrupted.get_or_insert(it.elapsed)) > GRACE;
+            if is_late { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let end = match conversation.next(&mut watch).map_err(failed)? {
             Ok(event) => return ReplayEvent::deserialize(&event).map_err(|error| failed(error.into())),
             Err(end) => end,
         };
         let outcome = self.conversation.take().ok_or_else(has_ended)?.finish(end).map_err(failed)?;
         let error = match (end, outcome.of_work::<SideWork>()) {
-            (JobEnd::Interrupted, _) => Error::new(StatusCode::Cancelled, "the replay was interrupted"),
+            (JobEnd::Interrupted, _) => {
+                let printed = String::from_utf8_lossy(&outcome.stderr.bytes);
+                let place = printed.lines().find_map(|line| line.strip_prefix("note: interrupted "));
+                let place = place.map(|it| format!(" {it}")).unwrap_or_default();
+                Error::new(StatusCode::Cancelled, format!("the replay was interrupted{place}"))
+            }
             (_, Some(Err(error))) => error,
             _ => ended(&outcome, self.limit),
         };

@@ -19,7 +19,9 @@ use super::{
 };
 use crate::effects::Footprints;
 use crate::operation::Performer;
-use crate::{AccessedRange, DispatchOperation, HostRead, LiveBuffers, Observer, Operation, Plan};
+use crate::{
+    AccessedRange, DispatchOperation, HostRead, LiveBuffers, Observer, Operation, Plan, RecordLocation,
+};
 
 /// The way to a process that replays.
 pub trait ReplayLink: Send {
@@ -42,6 +44,7 @@ struct Known {
     executable: u32,
     dispatch: Dispatch<Indexed>,
     name: String,
+    binding_count: usize,
 }
 
 struct Connection {
@@ -193,7 +196,8 @@ impl RemoteReplay {
             let record = plan.executables[executable as usize].record(plan.bytes());
             let name = record.function_names().nth(site.dispatch.function as usize).unwrap_or_default();
             let name = String::from_utf8_lossy(name).into_owned();
-            let known = Known { executable, dispatch: *site.dispatch, name };
+            let binding_count = site.dispatch.bindings.of(&plan.lists.buffer_refs).len();
+            let known = Known { executable, dispatch: *site.dispatch, name, binding_count };
             dispatches.entry(site.location.ordinal).or_insert(known);
             ControlFlow::Continue(())
         });
@@ -228,6 +232,15 @@ impl RemoteReplay {
             let accessed = Range { offset: it.offset, length: it.length };
             Ok(RemoteBuffer::create(&self.connection, it.handle, accessed, size))
         };
+        let count = match (&seen.dispatch, self.dispatches.get(&seen.location.ordinal)) {
+            (None, _) => 0,
+            (Some(it), Some(known)) if it.binding_count == known.binding_count => known.binding_count,
+            _ => return Err(out_of_step()),
+        };
+        // Other operations have up to two, as has the count of workgroups.
+        if seen.ranges.len() < count || seen.ranges.len() > count + 2 {
+            return Err(out_of_step());
+        }
         let buffers = seen.ranges.iter().map(buffer).collect::<Result<_>>()?;
         Ok(Pending { seen, buffers })
     }
@@ -246,11 +259,8 @@ impl RemoteReplay {
         });
         let ranges: Vec<_> = ranges.collect();
         let dispatch = seen.dispatch.as_ref().map(|it| {
-            let Known { executable, dispatch, name } =
+            let Known { executable, dispatch, name, .. } =
                 self.dispatches.get(&seen.location.ordinal).ok_or_else(out_of_step)?;
-            if it.binding_count > ranges.len() {
-                return Err(out_of_step());
-            }
             Ok::<_, Error>(DispatchOperation {
                 executable: self.plan.executables[*executable as usize].record(self.plan.bytes()),
                 function: dispatch.function,
@@ -314,16 +324,19 @@ impl ObservedReplay for RemoteReplay {
             zeroed_memory: observers.iter().any(|it| it.wants_zeroed_memory()),
         };
         let mut order = Order::Run { new_memory, wants };
-        let mut pending = None;
+        let (mut pending, mut steps) = (None, &self.plan.steps[..]);
         loop {
-            // An observer that ends the run, or fails, ends it in the other process, too.
-            let mut step = |location| {
+            // The steps up to this one, of which the other process tells some.
+            let mut step = |upto: RecordLocation| {
+                let count = steps.partition_point(|it| it.location.ordinal <= upto.ordinal);
+                let (now, later) = steps.split_at(count);
+                steps = later;
                 let mut wanting = observers.iter_mut().filter(|it| it.wants_steps());
-                wanting.try_for_each(|it| it.command_step(location))
+                wanting.try_for_each(|it| now.iter().try_for_each(|step| it.step(step.location)))
             };
             let flow = match self.connection.exchange(order)? {
                 ReplayEvent::Before(seen) => {
-                    step(seen.location)?;
+                    step(seen.submission)?;
                     let begun = self.pending(*seen)?;
                     let flow = self.notify(&begun, observers, |it, of| it.before_operation(of))?;
                     pending = Some(begun);
