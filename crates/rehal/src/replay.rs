@@ -55,8 +55,8 @@ pub use rehal_hal::{NeededWorkgroups, WorkgroupSchedule, profile::QueueOpKind};
 pub use rehal_replay::{
     AccessKind, AccessedRange, Candidate, Code, DispatchOperation, ExecutableCode, ExecutableRecord,
     FastForward, FileContents, FileIdentity, FileRecord, FileRemap, FileSource, FileWrites, FindWritten,
-    HostRead, HostReadLog, Incomplete, LiveBuffers, Observer, Operation, Overlap, Plan, PlanOptions,
-    PlannedBinding, PlannedDispatch, Race, RaceOperation, RaceOptions, Races, RecordLocation, Replacement,
-    Replay, ReplayOptions, ReplayOrder, Scope, Selector, Substitute, Substitution, Validation,
-    WrittenBindings,
+    HostRead, HostReadLog, Incomplete, LiveBuffers, ObservedReplay, Observer, Operation, Overlap, Plan,
+    PlanOptions, PlannedBinding, PlannedDispatch, Race, RaceOperation, RaceOptions, Races, RecordLocation,
+    Replacement, Replay, ReplayOptions, ReplayOrder, RunningFunction, Scope, Selector, Substitute,
+    Substitution, Validation, WrittenBindings,
 };
