@@ -15,8 +15,10 @@ pub(crate) struct KernelMode {
     _not_send: PhantomData<*const ()>,
 }
 
-/// FPCR: flush to zero (bit 24), also of 16-bit floats (bit 19).
-const FLUSH: u64 = 1 << 24 | 1 << 19;
+/// FPCR: flush to zero.
+const FLUSH: u64 = 1 << 24;
+/// The same of 16-bit floats; 0 on processors that do not compute with them.
+const FLUSH_HALF: u64 = 1 << 19;
 
 impl KernelMode {
     /// Sets the mode; `flushes` says whether denormals are flushed.
@@ -24,7 +26,7 @@ impl KernelMode {
     pub(crate) fn enter(flushes: bool) -> Self {
         let fpcr = load();
         if flushes && fpcr & FLUSH != FLUSH {
-            store(fpcr | FLUSH);
+            store(fpcr | FLUSH | FLUSH_HALF);
         }
         Self { fpcr, _not_send: PhantomData }
     }
@@ -48,7 +50,7 @@ fn load() -> u64 {
 }
 
 fn store(value: u64) {
-    // SAFETY: `value` is an earlier one of the thread, or differs from it in the two flush bits. Until they
+    // SAFETY: `value` is an earlier one of the thread, or differs from it in the flush bits. Until they
     // are restored, the only Rust floating-point code that runs is that of `with_flushed_denormals`,
     // justified there. Without `nomem`, so that what kernels write is not moved across it.
     unsafe { asm!("msr fpcr, {}", in(reg) value, options(nostack, preserves_flags)) };
