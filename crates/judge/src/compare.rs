@@ -27,6 +27,7 @@ mod timing;
 mod workgroups;
 
 pub use code::RunningCode;
+pub use fresh_inputs::FreshInputs;
 pub use slices::{CompareSubject, ComparedShape};
 pub use spans::{DispatchSpans, DispatchTime};
 pub use timing::displace;

@@ -97,7 +97,7 @@ pub use benchmark::Benchmark;
 pub use bytes::part;
 pub use compare::{
     CacheState, CheckedKernel, CompareOptions, CompareSubject, ComparedShape, Comparison, DispatchSpans,
-    DispatchTime, KernelComparer, RunningCode, ShapeTiming, Timing, displace,
+    DispatchTime, FreshInputs, KernelComparer, RunningCode, ShapeTiming, Timing, displace,
 };
 pub use comparison_report::ComparisonReport;
 pub use conditions::{Conditions, Monitor};

@@ -94,7 +94,7 @@ pub enum ReplayEvent {
     Ended(Result<Value>),
 }
 
-/// A command to the process that replays, with the handles of buffers that are no longer used.
+/// A command to the process that replays, and the handles of the buffers that it releases.
 #[derive(Serialize, Deserialize)]
 pub struct ReplayCommand {
     pub(crate) order: Order,

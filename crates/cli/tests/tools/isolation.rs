@@ -217,20 +217,10 @@ fn a_kernel_that_answers_for_its_process_is_not_right() {
     // A process that is supervised says its status by itself.
     for (answer, has_status) in answers.iter().flat_map(|it| [(it, 0), (it, 1)]) {
         let scratch = Scratch::new();
-        let text = format!("{:?}", answer.to_string());
         let path = scratch.path("kernel.c");
         let body = "static unsigned long thread; if (is_worker() && !thread) pthread_create(&thread, 0, forge, 0); \
                     binding_2[i] = is_worker() ? 7 : binding_0[i] + binding_1[i];";
-        write_kernel(&path, &capture("add4.add.local-sync"), FUNCTION, body);
-        let source = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(
-            &path,
-            include_str!("confinement/forge.c")
-                .replace("ANSWER", &text)
-                .replace("HAS_STATUS", &has_status.to_string())
-                + &source,
-        )
-        .unwrap();
+        write_forging(&path, body, answer, has_status, 50);
         let verified = perform(&VerifyWork::new(replaced(&built(&plan, &path))), &isolated());
         assert!(verified.as_ref().map_or(true, |it| it.outcome() == Outcome::Different), "{verified:?}");
         let compared = compare(&built(&plan, &path)).run(&isolated());
@@ -243,4 +233,47 @@ fn a_kernel_that_answers_for_its_process_is_not_right() {
         let ran = run(&["rehal", "compare", "--device=local-sync", "--function=add", &with, &add]);
         assert_ne!(ran.status, Some(0), "{ran:?}");
     }
+}
+
+/// A kernel that may answer for its process.
+fn write_forging(path: &Path, body: &str, answer: &serde_json::Value, has_status: u32, delay: u32) {
+    write_kernel(path, &capture("add4.add.local-sync"), FUNCTION, body);
+    let source = std::fs::read_to_string(path).unwrap();
+    let forging = include_str!("confinement/forge.c")
+        .replace("ANSWER", &format!("{:?}", answer.to_string()))
+        .replace("HAS_STATUS", &has_status.to_string())
+        .replace("DELAY", &delay.to_string());
+    std::fs::write(path, forging + &source).unwrap();
+}
+
+/// Without this test, a kernel that has the results of the captured inputs may be called right.
+#[test]
+fn a_kernel_that_remembers_results_and_answers_for_its_process_is_not_right() {
+    let plan = setup().plan().unwrap();
+    let right = compare(&kernel(&plan, RIGHT)).run(&isolated()).unwrap();
+    let replayed = perform(&ReplayWork::new(setup()), &isolated()).unwrap();
+    let results = hex::decode(replayed.host_reads[0]["bytes"].as_str().unwrap()).unwrap();
+    let results = results.as_chunks::<4>().0.iter().map(|it| f32::from_le_bytes(*it).to_string());
+    let results = results.collect::<Vec<_>>().join(", ");
+    let body = format!(
+        "static const float known[] = {{{results}}}; static unsigned long thread; \
+         if (is_worker() && !is_side() && !thread) pthread_create(&thread, 0, forge, 0); \
+         binding_2[i] = known[i];"
+    );
+    let answer = serde_json::json!({ "Answer": { "Ok": right } });
+    // Until it ends its process between two kernels.
+    let mut found = None;
+    for delay in [50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000].repeat(3) {
+        let scratch = Scratch::new();
+        let path = scratch.path("kernel.c");
+        write_forging(&path, &body, &answer, 0, delay);
+        let compared = compare(&built(&plan, &path)).run(&isolated());
+        assert!(compared.as_ref().map_or(true, |it| !it.is_right()), "{compared:?}");
+        found = compared.ok().and_then(|it| it.not_reproduced).filter(|it| it.contains(", at record #"));
+        if found.is_some() {
+            break;
+        }
+    }
+    let expected = "with fresh values of its inputs, it computes something else, at record #17";
+    assert_eq!(found.as_deref(), Some(expected));
 }

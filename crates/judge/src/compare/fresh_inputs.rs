@@ -9,15 +9,19 @@
 //! which may not fit these inputs, a large part of the largest number of a block is allowed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use rehal_base::{ElementType, Result};
-use rehal_replay::{FastForward, Observer, PlannedBinding, VariedBytes, VariedPiece, distinct_bytes};
+use rehal_base::{ElementType, Result, StatusCode};
+use rehal_hal::transfer;
+use rehal_replay::{
+    FastForward, Observer, Operation, PlannedBinding, VariedBytes, VariedPiece, distinct_bytes,
+};
 use rehal_values::Floats;
 
 use super::bound_buffers::Bound;
 use crate::{
-    Tolerance,
+    Tolerance, VerifyOptions,
     float_format::{Format, Nudge},
     verify::{NudgedRun, Rounding},
 };
@@ -29,6 +33,12 @@ const BLOCK_BYTES: usize = 4 << 10;
 const MOST_BYTES: u64 = 256 << 20;
 
 impl Format {
+    /// Whether bytes are numbers that are usual.
+    fn is_all_usual(self, bytes: &[u8]) -> bool {
+        bytes.len().is_multiple_of(self.bytes)
+            && bytes.chunks_exact(self.bytes).all(|it| self.is_usual(self.read(it)))
+    }
+
     /// Gives numbers fresh values.
     fn freshen(self, bytes: &mut [u8], random: &mut fastrand::Rng, is_larger: bool, with_zeros: bool) {
         match self.bytes {
@@ -85,10 +95,10 @@ impl FreshBindings {
         let format = element_type.and_then(Format::for_type);
         let is_varied = |ordinal| {
             let Some(format) = format else { return false };
-            bound.iter().find(|it| it.is_bound_by(ordinal)).is_some_and(|Bound { before, .. }| {
-                before.len().is_multiple_of(format.bytes)
-                    && before.chunks_exact(format.bytes).all(|it| format.is_usual(format.read(it)))
-            })
+            bound
+                .iter()
+                .find(|it| it.is_bound_by(ordinal))
+                .is_some_and(|Bound { before, .. }| format.is_all_usual(before))
         };
         let is_too_much = distinct_bytes(bound.iter().map(|it| (it.buffer_id, it.range))) > MOST_BYTES;
         let varied = (0..).zip(bindings).filter(|(ordinal, _)| !is_too_much && is_varied(*ordinal));
@@ -200,6 +210,56 @@ fn different(format: Format, expected: &[u8], actual: &[u8], tolerance: Option<&
         // NaN is not within either.
         !(is_same || error <= absolute || error <= relative * expected.abs())
     })
+}
+
+/// Gives the inputs of a function fresh values before each of its dispatches: the same on both sides of a
+/// comparison, for the same seed.
+#[derive(Clone)]
+pub struct FreshInputs {
+    function: String,
+    format: Format,
+    random: fastrand::Rng,
+    /// The numbers of every second dispatch become larger, so that those that are used again stay in range.
+    is_larger: bool,
+}
+
+impl FreshInputs {
+    /// The inputs of a function whose element type is known; `None` of others.
+    pub fn of_function(function: &str, options: &VerifyOptions, seed: u64) -> Option<Self> {
+        let format = options.element_type_of(function).and_then(Format::for_type)?;
+        let (function, random) = (function.to_owned(), fastrand::Rng::with_seed(seed));
+        Some(Self { function, format, random, is_larger: false })
+    }
+}
+
+impl Observer for FreshInputs {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        let bindings = operation.bindings();
+        let all = bindings.iter().map(|it| (it.buffer_id, it.range()));
+        let is_its = operation.dispatch.is_some_and(|it| it.name == self.function);
+        if !is_its || distinct_bytes(all) > MOST_BYTES {
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.is_larger = !self.is_larger;
+        for it in bindings {
+            let mut bytes = transfer::to_vec(it.buffer, it.offset, it.length)?;
+            // Drawn for each binding, so that both sides get the same, whatever is in one that is written.
+            let mut random = self.random.fork();
+            if self.format.is_all_usual(&bytes) {
+                self.format.freshen(&mut bytes, &mut random, self.is_larger, false);
+                match transfer::write(it.buffer, it.offset, &bytes) {
+                    // It stays as captured, on both sides.
+                    Err(error) if error.code() == StatusCode::PermissionDenied => {}
+                    written => written?,
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
 }
 
 /// The id of a buffer and the offset in it of a block.

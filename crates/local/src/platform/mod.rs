@@ -27,6 +27,11 @@ mod unsupported;
 #[cfg(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))))]
 pub(crate) use unsupported::*;
 
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+mod without_dot_products;
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+pub(crate) use without_dot_products::*;
+
 /// Protection of a run of pages. Deliberately, none is both writable and executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {

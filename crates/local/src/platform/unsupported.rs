@@ -118,20 +118,6 @@ pub(crate) unsafe fn open_library(path: &OsStr) -> Result<libloading::Library, l
     unsafe { libloading::Library::new(path) }
 }
 
-pub(crate) fn has_dot_products(_width: usize) -> bool {
-    false
-}
-
-/// Not called, as [`has_dot_products`] is false.
-pub(crate) fn add_dot_products<const N: usize, const ROWS: usize>(
-    _lhs: &[[[i16; 2]; N]],
-    _block: usize,
-    _rhs: [&[[[u8; 2]; N]]; 2],
-    _sums: [&mut [[[u8; 4]; N]; ROWS]; 2],
-) {
-    unreachable!("no CPU with dot products is supported here");
-}
-
 pub(crate) fn features() -> Vec<(u32, &'static str, bool)> {
     Vec::new()
 }

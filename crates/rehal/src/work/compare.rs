@@ -9,7 +9,9 @@ use rehal_jobs::{
     Asker, Caller, Confinement, Isolation, Job, JobEnd, JobLimits, JobOutcome, JobProgress, KeptOutput,
     Printed, Work, WorkOptions, perform_after,
 };
-use rehal_judge::{CompareOptions, CompareSubject, Comparison, KernelComparer, Measuring, Outcome, Pulse};
+use rehal_judge::{
+    CompareOptions, CompareSubject, Comparison, FreshInputs, KernelComparer, Measuring, Outcome, Pulse,
+};
 use rehal_kernels::{KernelOptions, Kernels};
 use rehal_replay::{Plan, Replacement, Selector, Substitution};
 use serde::{Deserialize, Serialize};
@@ -91,15 +93,30 @@ impl CompareWork {
         let (expected, actual) = (side(self.baseline.as_ref())?, side(self.replacement.as_ref())?);
         let mut verify = self.options.verify.clone();
         verify.measures_rounding &= comparison.changes_inputs;
-        let found = expected.lockstep(&actual, &verify)?;
-        match (found.outcome(), found.inconclusive.first()) {
-            (Outcome::Inconclusive, reason) => {
-                let reason = reason.map_or("", String::as_str);
-                let message = format!("cannot tell whether the replacement is right: {reason}");
-                return Err(Error::failed_precondition(message));
+        // A kernel could know the values of a seed that is not drawn here.
+        let fresh = || FreshInputs::of_function(&self.function, &verify, fastrand::u64(..));
+        let fresh = if comparison.changes_inputs { fresh() } else { None };
+        for fresh in [None].into_iter().chain(fresh.as_ref().map(Some)) {
+            let found = expected.lockstep(&actual, &verify, fresh)?;
+            match (found.outcome(), found.inconclusive.first()) {
+                (Outcome::Inconclusive, reason) => {
+                    let reason = reason.map_or("", String::as_str);
+                    let message = format!("cannot tell whether the replacement is right: {reason}");
+                    return Err(Error::failed_precondition(message));
+                }
+                (Outcome::Different, _) if fresh.is_none() => {
+                    comparison.verification = found;
+                    break;
+                }
+                (Outcome::Different, _) => {
+                    let place =
+                        found.differences.first().map(|it| format!(", at record #{}", it.place.record));
+                    let place = place.unwrap_or_default();
+                    comparison.not_reproduced =
+                        Some(format!("with fresh values of its inputs, it computes something else{place}"));
+                }
+                (Outcome::Same, _) => {}
             }
-            (Outcome::Different, _) => comparison.verification = found,
-            (Outcome::Same, _) => {}
         }
         Ok(comparison)
     }

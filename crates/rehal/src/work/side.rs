@@ -13,7 +13,7 @@ use rehal_jobs::{
     Caller, Conversation, Job, JobEnd, JobOutcome, JobProgress, PROGRESS_TIME, Work, WorkOptions, ended,
     find_program, interrupts,
 };
-use rehal_judge::{StaticWrite, Verification, VerifyOptions, VerifySides, verify_lockstep};
+use rehal_judge::{FreshInputs, StaticWrite, Verification, VerifyOptions, VerifySides, verify_lockstep};
 use rehal_replay::{
     ObservedReplay, Observer, Plan, RemoteReplay, ReplayCommand, ReplayEvent, ReplayLink, ServedRun,
     serve_replay,
@@ -114,9 +114,18 @@ impl SideReplay {
         Self::start(plan, &work, Some(program), options).context(|| place)
     }
 
-    /// Compares another side with this one.
-    pub(super) fn lockstep(&self, actual: &Self, options: &VerifyOptions) -> Result<Verification> {
-        let (expected_observers, observers) = (&mut [], &mut []);
+    /// Compares another side with this one, both with fresh inputs if there are some.
+    pub(super) fn lockstep(
+        &self,
+        actual: &Self,
+        options: &VerifyOptions,
+        fresh: Option<&FreshInputs>,
+    ) -> Result<Verification> {
+        let (mut of_expected, mut of_actual) = (fresh.cloned(), fresh.cloned());
+        let expected_observers = of_expected.iter_mut().map(|it| it as &mut (dyn Observer + Send));
+        let observers = of_actual.iter_mut().map(|it| it as &mut dyn Observer);
+        let (expected_observers, observers) =
+            (&mut expected_observers.collect::<Vec<_>>()[..], &mut observers.collect::<Vec<_>>()[..]);
         verify_lockstep(VerifySides { expected: self, actual, expected_observers, observers }, options)
     }
 

@@ -90,9 +90,11 @@ impl VerifyWork {
         let actual = SideReplay::of_setup(&plan, &self.setup, options)?;
         let mut found = match ledger {
             Some(ledger) => verify_against(&actual, &ledger, &self.options, &mut [])?,
-            None => {
-                SideReplay::of_setup(&plan, &self.captured(), options)?.lockstep(&actual, &self.options)?
-            }
+            None => SideReplay::of_setup(&plan, &self.captured(), options)?.lockstep(
+                &actual,
+                &self.options,
+                None,
+            )?,
         };
         found.static_writes = actual.static_writes();
         Ok(found)
