@@ -8,7 +8,7 @@ use rehal::work::perform_work;
 use rehal_base::{Align, Error, Result, StatusCode, alternatives, nearest};
 use rehal_crash::HeldSignals;
 use rehal_devices::CrashReports;
-use rehal_jobs::{CopyEnd, Worker, announced, describe_confinement, end_by, supervise, supervised};
+use rehal_jobs::{Confinement, CopyEnd, Worker, announced, end_by, supervise, supervised};
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
@@ -462,7 +462,7 @@ fn version(name: &str) -> String {
     let of = if name.starts_with("rehal") { "" } else { " of rehal" };
     let build = concat!(env!("REHAL_COMMIT"), ", ", env!("REHAL_TARGET"), ", ", env!("REHAL_PROFILE"));
     let version = env!("CARGO_PKG_VERSION");
-    let confined = describe_confinement();
+    let confined = Confinement::default().describe();
     format!(
         "{name}{of} {version}\ncommit {build}\nreads captures 1.0 and 2.0; follows IREE 3.13.0\nconfines captured code: {confined}\n"
     )

@@ -147,7 +147,19 @@ impl Confinement {
     /// The lack of this system, in words; `None` if it can enforce all, or nothing is asked for.
     pub fn lacks(&self) -> Option<String> {
         let is_full = self.sandbox == Sandbox::Off || has_landlock(NEEDED) && can_filter();
-        (!is_full).then(describe_confinement)
+        (!is_full).then(|| self.describe())
+    }
+
+    /// The part of it that this system enforces, in words.
+    pub fn describe(&self) -> String {
+        let files = match (has_landlock(NEEDED), has_landlock(ABI::V1)) {
+            _ if self.sandbox == Sandbox::Off => return "not at all".to_owned(),
+            (true, _) => "Landlock: files, network, signals",
+            (_, true) => "Landlock in part: an older kernel",
+            _ => "no Landlock: files are not",
+        };
+        let calls = if can_filter() { "a filter of system calls" } else { "no filter of system calls" };
+        format!("{files}; {calls}")
     }
 
     /// Confines this process, which has one thread, for good. Returns what has failed although the system
@@ -170,7 +182,8 @@ impl Confinement {
             .map_err(|error| cannot("asking for the signal of the parent's end", error))?;
         close_inherited(&self.descriptors).map_err(|error| cannot("closing inherited descriptors", error))?;
         let landlock = self.restrict_files();
-        let filtered = filter::apply(!self.controls.is_empty(), !self.writes.is_empty());
+        let (controls, writes) = (!self.controls.is_empty(), !self.writes.is_empty());
+        let filtered = if can_filter() { filter::apply(controls, writes) } else { Ok(()) };
         match landlock.and(filtered) {
             Err(error) if must => Err(error.advise(LOWER)),
             confined => Ok(confined.err()),
@@ -198,11 +211,11 @@ impl Confinement {
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
         let reads = SYSTEM.iter().map(PathBuf::from).chain(libraries);
         let reads = reads.chain(self.reads.iter().map(PathBuf::from)).map(|path| (path, read));
-        let null = ("/dev/null".into(), read | AccessFs::WriteFile);
+        let device = read | AccessFs::WriteFile;
+        let null = (PathBuf::from("/dev/null"), device);
         let writes =
             self.writes.iter().map(|path| (path.into(), AccessFs::from_all(NEEDED) & !AccessFs::Execute));
-        let control = read | AccessFs::WriteFile | AccessFs::IoctlDev;
-        let controls = self.controls.iter().map(|path| (path.into(), control));
+        let controls = self.controls.iter().map(|path| (path.into(), device | AccessFs::IoctlDev));
         let all = (!self.is_complete).then(|| ("/".into(), read));
         let mut added = Ok(());
         for (path, access) in reads.chain([null]).chain(writes).chain(controls).chain(all) {
@@ -229,7 +242,6 @@ fn is_of_no_directory(file: &PathFd) -> bool {
 
 impl ProcessLimits {
     fn enter(&self, mapped_bytes: u64) -> Result<()> {
-        let core = if self.dumps_core { None } else { Some(0) };
         let limits = [
             (Resource::Data, self.memory_bytes.map(|it| it.saturating_add(mapped_bytes))),
             // Unknown numbers of threads are not limited: the limit includes those of the user.
@@ -238,7 +250,7 @@ impl ProcessLimits {
                 self.thread_count.zip(thread_count()).map(|(own, all)| own.saturating_add(all)),
             ),
             (Resource::Fsize, self.file_bytes),
-            (Resource::Core, core),
+            (Resource::Core, (!self.dumps_core).then_some(0)),
         ];
         for (resource, limit) in limits {
             let Some(limit) = limit else { continue };
@@ -256,17 +268,6 @@ fn thread_count() -> Option<u64> {
     // Three numbers, then those that run and all.
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').nth(3).and_then(|counts| counts.split_once('/')?.1.parse().ok())
-}
-
-/// The confinement that this system enforces, in words.
-pub fn describe_confinement() -> String {
-    let files = match (has_landlock(NEEDED), has_landlock(ABI::V1)) {
-        (true, _) => "Landlock: files, network, signals",
-        (_, true) => "Landlock in part: an older kernel",
-        _ => "no Landlock: files are not",
-    };
-    let calls = if can_filter() { "a filter of system calls" } else { "no filter of system calls" };
-    format!("{files}; {calls}")
 }
 
 /// Whether the system has all that a version of Landlock denies.

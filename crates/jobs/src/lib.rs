@@ -37,7 +37,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use confine::{Confinement, ProcessLimits, Sandbox, describe_confinement};
+pub use confine::{Confinement, ProcessLimits, Sandbox};
 pub use fork::{CopyEnd, PROGRESS_TIME, announced, end_by, note_emulator_threads, supervise};
 pub use local::Conversation;
 pub use temporary::{PartialResult, TemporaryDirectory, full_directory, remove_abandoned, temporary_name};

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 import rehal
+from conftest import FIXTURES
+from rehal import _tool
 
 ISOLATIONS = ["process", "none"]
 
@@ -206,6 +208,38 @@ def test_code_is_substituted(mlp: Path, tmp_path: Path) -> None:
     capture.replay(substitute=lambda _: None)
     with pytest.raises(rehal.Error):
         capture.replay(substitute=lambda _: b"no code")
+
+
+def test_captured_code_can_do_nothing_but_compute(tmp_path: Path) -> None:
+    """The kernel tries what it may not do, and fails with the number of the first thing that it can do."""
+    function, add = "add_dispatch_0_elementwise_4_f32", FIXTURES / "captures/add4.add.local-sync.ireereplay"
+    probe = (Path(__file__).parents[2] / "cli/tests/tools/confinement/probe.c").read_text()
+    victim, source, library = (tmp_path / name for name in ("victim", "probe.c", "probe.so"))
+    victim.write_text("of the user")
+    tool = [_tool.binary(), "kernel"]
+    subprocess.run([*tool, "stub", "--no_run", f"--function={function}", add, "-o", source], check=True)
+    body = f'\n#define VICTIM "{victim}"\n{probe}'
+    stub = source.read_text().replace("// Compute item i here.", body).replace("return 1;", "return 0;")
+    source.write_text(stub)
+    subprocess.run([*tool, "build", source, "-o", library], check=True)
+    capture = rehal.open(add)
+    replaced: Any = {"replay_executable_substitution": f"{function}={library}"}
+
+    def replay(**options: Any) -> None:
+        seen: list[int] = []
+        capture.replay(on_dispatch=lambda it: seen.append(it.record), **replaced, **options)
+        assert len(seen) == 1
+
+    for device in ("local-sync", "local-task"):
+        with pytest.raises(rehal.Error, match="it returned 1"):
+            replay(device=device, sandbox="off")
+        replay(device=device)
+        flags: Any = {"device": device, "sandbox": "require", **replaced}
+        capture.replay(**flags)
+        assert rehal.verify(add, **flags).is_equal
+        rehal.benchmark(add, benchmark_min_time="2x", **flags)
+        compared = rehal.compare(add, function, library, device=device, sandbox="require", max_time="1s")
+        assert compared.verdict in ("not slower", "slower", "cannot tell")
 
 
 def test_a_kernel_that_crashes_is_an_exception(crashing: Path) -> None:

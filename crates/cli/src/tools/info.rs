@@ -12,7 +12,6 @@ use rehal::capture::CaptureFile;
 use rehal_base::Result;
 use rehal_devices::{CrashReports, DeviceOptions};
 use rehal_hal::DeviceGroup;
-use rehal_jobs::describe_confinement;
 use rehal_replay::FileRemap;
 
 use super::replay_flags::FILE_REMAP;
@@ -78,7 +77,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         devices: devices::options(flags)?,
     };
     // Otherwise nothing of the capture runs.
-    let confinement = describe_confinement();
+    let confinement = invocation.confinement().describe();
     let report = || report(&options, invocation, &confinement);
     match options.load {
         true => invocation.confined(&Reach::of_devices(&options.devices), report),

@@ -393,6 +393,12 @@ fn a_system_that_cannot_confine_in_full_says_so() {
         let info = ran(info.args(denied).arg(path_of("rehal")).arg("--version").output().unwrap());
         assert!(info.stdout.contains(lacking), "{info:?}");
         let start = |sandbox: &str| {
+            let mut info = Command::new(&program);
+            info.args(denied).arg(path_of("rehal")).args(["info", sandbox, &path]);
+            let told = if sandbox == "--sandbox=off" { "not at all" } else { lacking };
+            let told = format!("\n  its code is confined: {told}\n");
+            let info = ran(info.output().unwrap());
+            assert!(info.stdout.contains(&told), "{info:?}");
             let mut tool = Command::new(&program);
             tool.args(denied).arg(path_of("rehal")).args(["run", "--device=local-sync", sandbox]);
             ran(tool.args([&replacement, &path]).output().unwrap())
@@ -400,7 +406,8 @@ fn a_system_that_cannot_confine_in_full_says_so() {
         let on = start("--sandbox=on");
         let warning = format!("warning: captured code is confined in part: {lacking}");
         assert!(on.status == Some(0) && on.stderr.contains(&warning), "{on:?}");
-        assert_eq!(on.stderr.matches("warning").count(), 1, "{on:?}");
+        let counts = ["warning", "filter"].map(|it| on.stderr.matches(it).count());
+        assert_eq!(counts, [1, 1], "{on:?}");
         let required = start("--sandbox=require");
         let error = format!("FAILED_PRECONDITION; captured code cannot be confined in full: {lacking}");
         assert!(required.status == Some(1) && required.stderr.starts_with(&error), "{required:?}");
