@@ -188,7 +188,10 @@ pub fn note_emulator_threads() {
 /// Whether the other threads, if any, are those of an emulator, or idle ones that the copy does without.
 fn has_one_thread() -> bool {
     let others = EMULATOR_THREADS.load(Ordering::Relaxed) + rehal_base::parallel::thread_count();
-    thread_count().is_none_or(|count| count <= 1 + others)
+    let is_alone = || thread_count().is_none_or(|count| count <= 1 + others);
+    // The system lists threads that have been joined for a moment.
+    let mut looks = (0..1000).map(|_| std::thread::sleep(Duration::from_millis(1)));
+    is_alone() || looks.any(|()| is_alone())
 }
 
 /// The number of threads of this process; `None` without `/proc`.

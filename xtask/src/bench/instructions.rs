@@ -455,9 +455,13 @@ fn instructions_in(text: &str) -> u64 {
 }
 
 /// The system calls of the main thread in the log of valgrind for a process, such as
-/// `SYSCALL[7673,1](202) sys_futex ( … )`; the result of one that blocks has a line of its own.
+/// `SYSCALL[7673,1](202) sys_futex ( … )`; the result of one that blocks has a line of its own. Not those by
+/// which a process waits for a copy of itself: more if the machine is busy.
 fn system_calls_in(text: &str) -> u64 {
-    let calls = text.lines().filter_map(|line| line.strip_prefix("SYSCALL[")?.split_once(",1]("));
+    let calls = text
+        .lines()
+        .take_while(|line| !line.contains("clone(fork)"))
+        .filter_map(|line| line.strip_prefix("SYSCALL[")?.split_once(",1]("));
     let names = calls.filter_map(|(_, call)| call.split_once(") ")?.1.split([' ', '(']).next());
     names.filter(|name| name.starts_with("sys_") && !WITHOUT_KERNEL.contains(name)).count() as u64
 }
@@ -542,6 +546,8 @@ mod tests {
                    SYSCALL[7,2](1) sys_write ( 1 ) --> [async] ... \n\
                    SYSCALL[7,1](228) sys_clock_gettime( 1, 0x1 )[sync] --> Success(0x0) \n";
         assert_eq!(system_calls_in(log), 1);
+        let copied = "SYSCALL[7,1](56) sys_clone ( 1200011, 0x0 )   clone(fork): process 7 created child 8\n";
+        assert_eq!(system_calls_in(&format!("{log}{copied}{log}{log}")), 1);
     }
 
     #[test]

@@ -364,7 +364,8 @@ fn an_interrupted_slice_is_not_written() {
     let scratch = Scratch::new();
     let [kernel, library, recorded, slice] =
         ["k.c", "k.so", "r.ireereplay", "s.ireereplay"].map(|it| scratch.path(it).display().to_string());
-    write_slow_kernel(kernel.as_ref(), "usleep(500000)");
+    // For each of four items: what runs for a second after the signal is ended where it is.
+    write_slow_kernel(kernel.as_ref(), "usleep(125000)");
     print(&["rehal", "kernel", "build", &kernel, "-o", &library]);
     // Six submissions of a dispatch.
     let (file, output) =
