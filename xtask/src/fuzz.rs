@@ -22,6 +22,7 @@ struct Target {
 }
 
 const CAPTURES: &str = "fixtures/captures";
+const GPU: &str = "fixtures/gpu";
 const PARAMETERS: &str = "crates/params/tests/data";
 
 const TARGETS: &[Target] = &[
@@ -29,6 +30,11 @@ const TARGETS: &[Target] = &[
     target("plan", CAPTURES, &[".ireereplay"], 64),
     target("profile", "crates/profile/tests/data", &[".ireeprof"], 32),
     target("executable", "fixtures/cts", &[".elf", ".so", ".vmfb"], 32),
+    target("gpu_executable", GPU, &[".cda1", ".hip1", ".amd1"], 16),
+    target("ptx", GPU, &[".ptx"], 8),
+    target("hsaco", GPU, &[".hsaco"], 16),
+    target("cubin", "crates/formats/tests/data", &[".cubin"], 16),
+    target("fatbin", "crates/formats/tests/data", &[".fatbin"], 8),
     target("vulkan_executable", "fixtures/vulkan/executables", &[".vk1", ".spv"], 16),
     target("irpa", PARAMETERS, &[".irpa"], 16),
     target("gguf", PARAMETERS, &[".gguf"], 16),

@@ -37,6 +37,9 @@ const SKIPPED: [&str; 9] = [
     "a_dispatch_that_never_ends_is_named",
 ];
 
+/// A processor that lacks some features.
+const PLAIN: &str = "cortex-a72";
+
 /// The kernels of the conformance suite, and the flags for each format.
 const KERNELS: [&str; 6] = ["affine", "constants", "crash", "entry_points", "indirect", "workgroups"];
 const FORMATS: [(&str, &[&str]); 2] = [
@@ -65,7 +68,7 @@ pub fn test() -> Outcome {
     {
         return Err(NotRun(format!("{missing} is missing: cargo xtask setup installs it")).into());
     }
-    succeed(&mut for_target(&["build", "--quiet", "--package", "rehal-cli"]))?;
+    succeed(&mut for_target(&["build", "--quiet", "--package", "rehal-cli"], PLAIN))?;
     let programs = programs()?;
     let reference = Reference::find(&root())?;
     let count = programs.len();
@@ -93,8 +96,8 @@ pub fn test() -> Outcome {
     // The emulator may hang when a process that has busy threads starts a compiler.
     let skipped =
         || ["--", "--test-threads=1"].into_iter().chain(SKIPPED.iter().flat_map(|name| ["--skip", name]));
-    succeed(for_target(&["test", "--quiet", "--lib"]).args(packages).args(skipped()))?;
-    let mut tests = for_target(&["test", "--quiet", "--package", "rehal-local"]);
+    succeed(for_target(&["test", "--quiet", "--lib"], "max").args(packages).args(skipped()))?;
+    let mut tests = for_target(&["test", "--quiet", "--package", "rehal-local"], PLAIN);
     tests.args(TESTS.iter().flat_map(|test| ["--test", test])).args(skipped());
     succeed(tests.env("REHAL_TEST_KERNELS", kernels))
 }
@@ -103,14 +106,14 @@ fn next(programs: &Mutex<std::vec::IntoIter<Program>>) -> Option<Program> {
     programs.lock().ok()?.next()
 }
 
-/// Cargo for the target, whose programs it starts in the emulator.
-fn for_target(arguments: &[&str]) -> Command {
+/// Cargo for the target, whose programs it starts in the emulator of a processor.
+fn for_target(arguments: &[&str], processor: &str) -> Command {
     let mut cargo = cargo(arguments);
     cargo.args(["--target", TARGET]);
     cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
     cargo.env("CC_aarch64_unknown_linux_gnu", LINKER);
-    // A processor that lacks some features. A process in the emulator cannot start another one there.
-    let emulator = format!("{EMULATOR} -L {LIBRARIES} -cpu cortex-a72");
+    // A process in the emulator cannot start another one there.
+    let emulator = format!("{EMULATOR} -L {LIBRARIES} -cpu {processor}");
     cargo.env("REHAL_TEST_EMULATOR", &emulator);
     // What hangs there would take all the time of CI.
     let runner = format!("timeout --kill-after=5 {} {emulator}", LIMIT.as_secs());

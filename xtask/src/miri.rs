@@ -61,8 +61,9 @@ fn interpret(crates: impl Iterator<Item = (&'static str, Option<&'static str>)>)
 ///
 /// Not the unit tests of `local`: loom switches stacks in its models, which the sanitizer cannot follow.
 const SANITIZED: [(&str, &[&str], &[&str]); 3] = [
-    // That test limits the address space, of which the sanitizer needs terabytes.
-    ("base", &["--lib"], &["memory::", "--skip", "large_reads_work_without_threads"]),
+    // That test limits the address space, of which the sanitizer needs terabytes. Another takes all ranges of
+    // files that a process may map.
+    ("base", &["--lib"], &["memory::", "--test-threads=1", "--skip", "large_reads_work_without_threads"]),
     ("local", &["--test", "task", "--test", "queue", "--test", "pending"], &[]),
     // The tests of the devices that have workers.
     ("local", &["--test", "conformance"], &["task"]),

@@ -14,8 +14,8 @@ use std::process::Command;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The target of a wheel.
-const WHEEL_TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The processors of wheels for Linux.
+const PROCESSORS: [&str; 2] = ["x86_64", "aarch64"];
 
 /// The most bytes of a wheel.
 const MAX_WHEEL_BYTES: u64 = 12_000_000;
@@ -43,23 +43,33 @@ pub fn test() -> Outcome {
     succeed(mypy.env("MYPYPATH", source.join("tests")))
 }
 
-/// Builds the program and a wheel that has it, into `to`.
-pub fn wheel(to: &Path) -> Outcome {
-    let root = root();
+/// Builds the program and a wheel that has it for each processor, into `to`.
+pub fn wheels(to: &Path) -> Outcome {
     let zig = Zig::find()?;
-    let program = zig.build(WHEEL_TARGET, "release", &run::REHAL)?.join("rehal");
+    PROCESSORS.iter().try_for_each(|processor| match wheel(&zig, processor, to) {
+        Err(why) if *processor != std::env::consts::ARCH => {
+            println!("dist: no wheel for {processor}: {why}");
+            Ok(())
+        }
+        built => built,
+    })
+}
+
+fn wheel(zig: &Zig, processor: &str, to: &Path) -> Outcome {
+    let (root, target) = (root(), format!("{processor}-unknown-linux-gnu"));
+    let program = zig.build(&target, "release", &run::REHAL)?.join("rehal");
     let scripts = root.join(CRATE).join("data/scripts");
     fs::create_dir_all(&scripts)?;
     fs::copy(&program, scripts.join("rehal")).map_err(|error| format!("{}: {error}", program.display()))?;
     fs::create_dir_all(to)?;
     let mut maturin = zig.tool("maturin");
-    maturin.args(["build", "--quiet", "--zig", "--locked", "--target", WHEEL_TARGET]);
+    maturin.args(["build", "--quiet", "--zig", "--locked", "--target", &target]);
     maturin.args(["--compatibility", "manylinux_2_28", "--out"]).arg(to);
     maturin.arg("--manifest-path").arg(root.join(CRATE).join("Cargo.toml"));
     let built = succeed(&mut maturin);
     fs::remove_dir_all(root.join(CRATE).join("data"))?;
     built?;
-    let name = format!("rehal-{}-cp310-abi3-manylinux_2_28_x86_64.whl", packages::version(&root)?);
+    let name = format!("rehal-{}-cp310-abi3-manylinux_2_28_{processor}.whl", packages::version(&root)?);
     let wheel = to.join(name);
     let size = fs::metadata(&wheel).map_err(|error| format!("{}: {error}", wheel.display()))?.len();
     if size > MAX_WHEEL_BYTES {

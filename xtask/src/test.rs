@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that CI runs, from setup to fuzzing, as timed sections.
 
 use crate::run::{self, cargo, succeed};
+use crate::zig::Zig;
 use crate::{
     NotRun, Outcome, api, asan, bench, fuzz, machines, miri, packages, portable, python, setup, tidy,
 };
@@ -92,7 +93,7 @@ pub fn main(arguments: &[String]) -> Outcome {
         let clippy = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
         succeed(&mut cargo(&clippy))
     });
-    section("aarch64", &portable::check);
+    section("aarch64", &|| portable::check(|| Ok(Zig::find()?.tool("cargo-zigbuild"))));
     section("tidy", &|| tidy::main(&[]));
     section("api", &|| api::main(&[]));
     section("dependencies", &dependencies);

@@ -46,7 +46,8 @@ impl Zig {
     pub fn build(&self, target: &str, profile: &str, arguments: &[&str]) -> Result<PathBuf> {
         let mut zig = self.tool("cargo-zigbuild");
         zig.args(["zigbuild", "--quiet", "--profile", profile]).args(arguments);
-        succeed(zig.args(["--target", &format!("{target}.{LIBC}")]))?;
+        let libc = if target.ends_with("-gnu") { format!(".{LIBC}") } else { String::new() };
+        succeed(zig.args(["--target", &format!("{target}{libc}")]))?;
         Ok(directory(&run::target(), target, profile))
     }
 }

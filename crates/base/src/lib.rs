@@ -1,8 +1,8 @@
 //! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
-//! mapped files, FlatBuffers, identity and kinds of files, shared memory, the size of pages, element types,
-//! math functions of the C library, numbers as it prints them, terms of integers, work on all processors,
-//! glob patterns, suggestions for misspelt names, text for terminals, words of messages, and the digest of
-//! captures.
+//! mapped files, FlatBuffers, identity and kinds of files, shared memory, what each system can do and
+//! tells, element types, math functions of the C library, numbers as it prints them, terms of integers, work
+//! on all processors, glob patterns, suggestions for misspelt names, text for terminals, words of messages,
+//! and the digest of captures.
 //!
 //! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate
 //! of the workspace uses it.
@@ -40,8 +40,8 @@ mod map;
 mod memory;
 mod nearest;
 mod padded;
-mod page;
 pub mod parallel;
+mod platform;
 pub mod printf;
 mod range;
 mod setters;
@@ -62,7 +62,10 @@ pub use map::{MappedFile, mapped_file_at};
 pub use memory::{HostMemory, Overrun, OwnBytes, evict, keep_freed_memory};
 pub use nearest::nearest;
 pub use padded::{Align, padded};
-pub use page::page_bytes;
+pub use platform::{
+    Ability, describe_abilities, load_average, memory_bytes, page_bytes, remove_directory, thread_id,
+    unnamed_file,
+};
 pub use range::{Range, checked_array_bytes};
 pub use status::StatusCode;
 pub use terminal::{TextWriter, escaped, escaped_lines, is_shown};

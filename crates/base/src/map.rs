@@ -4,10 +4,12 @@ use std::fs::{File, Metadata};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
 
 use memmap2::{Mmap, MmapOptions, MmapRaw, UncheckedAdvice};
 
-use crate::{Error, Result};
+use crate::{Error, Result, page_bytes};
 
 mod mapped;
 
@@ -23,6 +25,10 @@ pub struct MappedFile {
     /// A second, writable mapping, created on demand.
     private: OnceLock<MmapRaw>,
     path: PathBuf,
+    /// The length and the time of the last change, when it was mapped.
+    state: (u64, Option<SystemTime>),
+    /// Whether memory may have pages of it.
+    is_lent: AtomicBool,
 }
 
 impl MappedFile {
@@ -45,17 +51,31 @@ impl MappedFile {
     pub fn from_file(file: File, path: &Path) -> Result<Self> {
         let shown = path.display();
         let metadata = file.metadata().map_err(|e| Error::io(format_args!("reading '{shown}'"), &e))?;
-        if metadata.len() == 0 {
-            let (private, path) = (OnceLock::new(), path.to_path_buf());
-            return Ok(Self { map: None, file, private, path });
+        let mut map = None;
+        if metadata.len() != 0 {
+            // SAFETY: the mapping is private and read-only. Another process that writes to or truncates the
+            // file while it is mapped can change bytes or raise SIGBUS; readers check each value after
+            // reading it once, and docs/unsafe.md names what remains.
+            let mapped = unsafe { Mmap::map(&file) };
+            map = Some(mapped.map_err(|e| Error::io(format_args!("mapping '{shown}'"), &e))?);
         }
-        // SAFETY: the mapping is private and read-only. Another process that writes to or truncates the file
-        // while it is mapped can change bytes or raise SIGBUS; readers check each value after reading it
-        // once, and docs/unsafe.md names what remains.
-        let map =
-            unsafe { Mmap::map(&file) }.map_err(|e| Error::io(format_args!("mapping '{shown}'"), &e))?;
-        let (private, path) = (OnceLock::new(), path.to_path_buf());
-        Ok(Self { map: Some(map), file, private, path })
+        let (private, path, state) = (OnceLock::new(), path.to_path_buf(), state(&metadata));
+        Ok(Self { map, file, private, path, state, is_lent: AtomicBool::new(false) })
+    }
+
+    /// Notes that memory has pages of the file.
+    pub(crate) fn lend(&self) {
+        self.is_lent.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails if memory may have pages of the file, and the file has been changed since it was mapped: what
+    /// used the memory may have seen either contents. See [`crate::HostMemory::map_file_at`].
+    pub fn check_unchanged(&self) -> Result<()> {
+        if !self.is_lent.load(Ordering::Relaxed) || state(&self.metadata()?) == self.state {
+            return Ok(());
+        }
+        Err(Error::data_loss("the file was changed while it was in use")
+            .advise("run it again once nothing writes to the file; to replace a file that is in use, write a new one and rename it over the old"))
     }
 
     /// A second, copy-on-write mapping of the file, as a pointer to its first byte: writes are visible
@@ -111,16 +131,21 @@ impl MappedFile {
     /// Releases the memory of `offset..offset + length` (rounded inwards to whole pages); the next access
     /// reads the bytes from the file again.
     pub fn forget(&self, offset: usize, length: usize) {
-        const PAGE_BYTES: usize = 4096;
         let Some(map) = &self.map else { return };
-        let start = offset.next_multiple_of(PAGE_BYTES);
-        let end = offset.saturating_add(length).min(map.len()) / PAGE_BYTES * PAGE_BYTES;
+        let page = page_bytes();
+        let start = offset.next_multiple_of(page);
+        let end = offset.saturating_add(length).min(map.len()) / page * page;
         if start < end {
             // SAFETY: the mapping is file-backed and read-only, so dropped pages are reloaded with the file's
             // bytes and no write can be lost.
             let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
         }
     }
+}
+
+/// The properties of a file that tell a change of it.
+fn state(metadata: &Metadata) -> (u64, Option<SystemTime>) {
+    (metadata.len(), metadata.modified().ok())
 }
 
 fn first(map: &MmapRaw) -> NonNull<u8> {

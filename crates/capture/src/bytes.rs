@@ -43,6 +43,16 @@ impl CaptureBytes {
         }
     }
 
+    /// Fails if memory may have pages of a mapped file that has been changed since: see
+    /// [`MappedFile::check_unchanged`].
+    #[doc(hidden)]
+    pub fn check_unchanged(&self) -> Result<()> {
+        match &self.owner {
+            Owner::File(file) => file.check_unchanged(),
+            Owner::Memory(_) => Ok(()),
+        }
+    }
+
     /// All bytes, including those after the end of the capture.
     pub fn as_slice(&self) -> &[u8] {
         match &self.owner {

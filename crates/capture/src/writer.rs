@@ -18,6 +18,13 @@ const COPIED_BYTES: usize = 256 * 1024;
 /// write larger chunks no faster.
 const SUMMED_BYTES: usize = 256 * 1024;
 
+/// The last part of a payload, from this size on, begins at a page of the file, so that it can be mapped in
+/// the place of memory: the header of its record is as much longer. All that is long in captures comes last.
+const ALIGNED_BYTES: u64 = 1 << 20;
+// A record that is buffered has no room for the padding.
+const _: () = assert!(ALIGNED_BYTES > crate::sink::BUFFER_BYTES as u64);
+const PAGE_BYTES: u64 = 4096;
+
 /// Maximum age of buffered bytes.
 const BUFFER_AGE: Duration = Duration::from_millis(100);
 
@@ -175,7 +182,15 @@ impl<W: Sink> Writer<W> {
             return Err(must_be_optional(fields.record_type));
         }
         let payload_length = parts.iter().map(|part| part.len() as u64).sum::<u64>() + tail_length;
-        let header = record_header(fields, self.record_count, payload_length);
+        let mut header = record_header(fields, self.record_count, payload_length);
+        let last_length =
+            if tail_length == 0 { parts.last().map_or(0, |it| it.len() as u64) } else { tail_length };
+        if last_length >= ALIGNED_BYTES {
+            let last = self.length_bytes + header.record_length.get() - last_length;
+            let padding = last.wrapping_neg() % PAGE_BYTES;
+            header.header_length += U32::new(padding as u32);
+            header.record_length += U64::new(padding);
+        }
         self.record_count += 1;
         Ok(header)
     }
@@ -244,6 +259,9 @@ impl<W: Sink> Writer<W> {
         // Whole, so that a status is either in the buffer or in the sink, never split.
         self.make_room(size_of::<RecordHeader>());
         self.put(header.as_bytes());
+        self.put(
+            &[0; PAGE_BYTES as usize][..header.header_length.get() as usize - size_of::<RecordHeader>()],
+        );
         parts.iter().for_each(|part| self.put(part));
     }
 
@@ -613,6 +631,44 @@ mod tests {
         let first = writer.append_with_tail(&blob, &[], 2 * BUFFER_BYTES as u64, read).unwrap_err();
         assert!(first.to_string().starts_with("RESOURCE_EXHAUSTED; writing the capture"), "{first}");
         assert_eq!(writer.close().unwrap_err().to_string(), first.to_string());
+    }
+
+    /// Wherever in the file the record begins, and however the last part is passed.
+    #[test]
+    fn a_long_last_part_begins_at_a_page() {
+        let blob = RecordFields { record_type: RecordType::BLOB, ..SESSION };
+        let (long, short) = (vec![7; 1 << 20], vec![7; (1 << 20) - 1]);
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(io::Cursor::new(&mut bytes)).unwrap();
+        writer.begin_checksummed(&SESSION).unwrap();
+        let mut places = Vec::new();
+        for at in 0..24 {
+            writer.append(&blob, &[&vec![1; at * 411]]).unwrap();
+            let (last, has_tail) = (if at % 8 < 6 { &long } else { &short }, at % 2 == 0);
+            match has_tail {
+                true => writer.append_with_tail(&blob, &[b"head"], last.len() as u64, |_, it| it.fill(7)),
+                false => writer.append(&blob, &[b"he", b"ad", last]),
+            }
+            .unwrap();
+            places.push((writer.length_bytes() - last.len() as u64, last.len()));
+        }
+        writer.close().unwrap();
+        let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
+        let records: Vec<_> = capture.records().map(|record| record.unwrap()).collect();
+        let mut places = places.into_iter();
+        for record in records.iter().filter(|it| it.payload.starts_with(b"head")) {
+            let (place, length) = places.next().unwrap();
+            let is_long = length == long.len();
+            assert_eq!(record.payload_offset() + 4, place);
+            assert!(!is_long || place % 4096 == 0);
+            let header_bytes = record.header.header_length.get() as usize;
+            assert_eq!(is_long, header_bytes > size_of::<RecordHeader>(), "{place}");
+            assert!(record.payload[4..] == vec![7; length]);
+            let padding =
+                record.offset as usize + size_of::<RecordHeader>()..record.payload_offset() as usize;
+            assert!(bytes[padding].iter().all(|byte| *byte == 0));
+        }
+        assert_eq!(places.next(), None);
     }
 
     #[test]

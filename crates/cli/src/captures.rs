@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rehal::capture::{CaptureFile, CaptureOptions};
 use rehal_base::Result;
-use rustix::fs::Mode;
+use rustix::fs::{Mode, RawMode};
 use rustix::process::{getegid, umask};
 
 use crate::output;
@@ -47,7 +47,7 @@ fn note_version(capture: &CaptureFile) {
 /// captures add up.
 pub(crate) fn keep_private(capture: &Path) {
     let Ok(metadata) = fs::metadata(capture) else { return };
-    let mode = Mode::from_raw_mode(metadata.permissions().mode());
+    let mode = Mode::from_raw_mode(metadata.permissions().mode() as RawMode);
     let mut denied = Mode::empty();
     // New files have the group of the process: if that is not the capture's, its members read the capture as
     // others.

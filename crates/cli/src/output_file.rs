@@ -13,7 +13,7 @@ use std::rc::Rc;
 use parking_lot::Mutex;
 use rehal_base::{Context, Error, HostMemory, Range, Result, StatusCode};
 use rehal_crash::{Removal, Stays, change};
-use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, access};
+use rustix::fs::{Access, AtFlags, CWD, access};
 use tempfile::{Builder, NamedTempFile};
 
 use crate::files::{directory_of, links};
@@ -474,8 +474,7 @@ impl Temporary {
 
     /// `None` if the file system has no files without a name, or they cannot get one.
     fn unnamed(target: &Path, mode: u32, sets_mode: bool) -> Option<File> {
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::open(directory_of(target), flags, Mode::from_raw_mode(mode)).ok()?);
+        let file = rehal_base::unnamed_file(directory_of(target), mode)?;
         // Without the bits of the umask, which an existing file may have.
         if sets_mode {
             file.set_permissions(Permissions::from_mode(mode)).ok()?;

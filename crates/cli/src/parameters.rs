@@ -24,10 +24,17 @@ const FILES: List<ParameterFile> = List::parsed(
 
 const MODE: Flag<FileMode> = Flag::choice(
     "parameter_mode",
-    "file",
-    &[("file", FileMode::File), ("mmap", FileMode::Mmap), ("preload", FileMode::Preload)],
-    "How the bytes are accessed. file: read from the file on demand. mmap: mapped memory, which devices \
-     that support it use without a copy. preload: memory into which whole files are read at the start.",
+    "map",
+    &[
+        ("map", FileMode::Map),
+        ("file", FileMode::File),
+        ("mmap", FileMode::Mmap),
+        ("preload", FileMode::Preload),
+    ],
+    "How the bytes are accessed. map: as file, but memory of CPU devices has pages of the file, which take no memory until they are \
+     written, in the place of what is read from 1 MiB on. A file that is changed meanwhile is an error in the end. file: read from \
+     the file on demand. mmap: mapped memory, which devices that support it use without a copy. preload: memory into which whole \
+     files are read at the start.",
 );
 
 const ALLOW_EXTERNAL: Flag<bool> = Flag::switch(

@@ -57,6 +57,11 @@ impl Progress {
         self.show(|what, elapsed| line(what, done, total, elapsed));
     }
 
+    /// The same, with `more` behind it.
+    pub(crate) fn set_with(&mut self, done: u64, total: u64, more: impl FnOnce() -> String) {
+        self.show(|what, elapsed| line(what, done, total, elapsed) + &more());
+    }
+
     /// Reports how far a measurement is.
     fn measured(&mut self, it: Measuring) {
         const STEPS: f64 = 1000.0;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use rehal::work::perform_work;
-use rehal_base::{Align, Error, Result, StatusCode, alternatives, nearest};
+use rehal_base::{Align, Error, Result, StatusCode, alternatives, describe_abilities, nearest};
 use rehal_crash::HeldSignals;
 use rehal_devices::CrashReports;
 use rehal_jobs::{Confinement, CopyEnd, Worker, announced, end_by, supervise, supervised};
@@ -464,7 +464,8 @@ fn version(name: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let confined = Confinement::default().describe();
     format!(
-        "{name}{of} {version}\ncommit {build}\nreads captures 1.0 and 2.0; follows IREE 3.13.0\nconfines captured code: {confined}\n"
+        "{name}{of} {version}\ncommit {build}\nreads captures 1.0 and 2.0; follows IREE 3.13.0\nconfines captured code: {confined}\n{}",
+        describe_abilities()
     )
 }
 

@@ -31,6 +31,7 @@
 //! | place | state | what it is for |
 //! | --- | --- | --- |
 //! | `base/memory/guarded.rs` | `SPARE` | pages of guarded buffers, to be used again |
+//! | `base/memory/pages.rs` | `RANGES` | how many ranges of files are mapped |
 //! | `base/memory/spare.rs` | `SPARE` | freed blocks, to be used again |
 //! | `capi/fork.rs` | `PROCESS`, `CALLS`, `HAS_THREADS`, `DEPTH` | whether a child after fork may call |
 //! | `capi/handle.rs` | `GRAVES` | freed handles of debug builds, which stay allocated |
@@ -45,7 +46,8 @@
 //! | `crash/driver_work.rs` | `COUNT`, `LAST`, `IS_WRITING` | work of drivers in flight |
 //! | `crash/guard.rs` | `OPTIONS`, `IS_INSTALLED` | what the program has opted into |
 //! | `crash/platform/linux/c_stdio.rs` | `stdout`, `STATUS` | C's stream, and the status after a second fault |
-//! | `crash/platform/linux/fault.rs` | `INSTALLED`, `ONCE`, `ALLOW`, `STACK`, `ANNOUNCED` | handlers of faults, signal stacks |
+//! | `crash/platform/linux/fault.rs` | `INSTALLED`, `ONCE`, `ALLOW`, `STACK` | handlers of faults, signal stacks |
+//! | `crash/platform/unix.rs` | `ANNOUNCED` | where the exit status is said |
 //! | `crash/platform/linux/interrupt.rs` | `REPORT` | handler of SIGURG |
 //! | `crash/removal.rs` | `FIRST`, `CHANGES` | what is removed when the process is ended |
 //! | `crash/report.rs` | `IS_ENDING` | one thread ends the process |
@@ -66,11 +68,11 @@
 //! | `local/executable/perf/mod.rs` | `FILES` | files of the process for profilers |
 //! | `local/executable/processor.rs` | `FEATURES` | features of the CPU, read once |
 //! | `local/executable/vmvx/module.rs` | `SCRATCH` | memory of bytecode kernels on a thread |
-//! | `local/platform/linux/kernel_stack.rs` | `SPARE`, `IN_USE` | stacks of kernels |
-//! | `local/platform/linux/library_file.rs` | `NEXT` | names of files |
-//! | `local/platform/linux/open_library.rs` | `ONCE` | libraries that executables need are loaded once |
+//! | `local/platform/unix/kernel_stack.rs` | `SPARE`, `IN_USE` | stacks of kernels |
+//! | `local/platform/unix/library_file.rs` | `NEXT` | names of files |
+//! | `local/platform/unix/open_library.rs` | `ONCE` | libraries that executables need are loaded once |
 //! | `local/platform/x86_64/vectors.rs` | `WIDTH` | the CPU's vectors, read once |
-//! | `local/platform/linux/watched_pages.rs` | `SLOTS`, `HANDLING` | pages that are watched, by the handler of SIGSEGV |
+//! | `local/platform/unix/watched_pages.rs` | `SLOTS`, `HANDLING` | pages that are watched, by the handler of SIGSEGV |
 //! | `local/profile.rs` | `LAST_NS` | times of a thread's events increase |
 //! | `local/task/role.rs` | `WORKER`, `HELPED`, `LAST` | the role of a thread; ids of groups of workers |
 //! | `replay/record/rename.rs` | `SCRATCH` | memory of a thread's records |

@@ -1,9 +1,6 @@
 //! Files that are removed when a signal or a crash ends the process: one list for both, which a signal
 //! handler can walk.
 
-#[cfg(target_os = "linux")]
-mod tree;
-
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,6 +8,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use rehal_base::remove_directory;
 
 /// The list grows at its front and never shrinks; slots are used again.
 static FIRST: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
@@ -118,10 +117,6 @@ pub fn remove_all() {
 }
 
 /// The same after a crash; async-signal-safe.
-#[cfg_attr(
-    not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))),
-    allow(dead_code, reason = "no signals are handled there")
-)]
 pub(crate) fn remove_after_crash() {
     remove(|stays| stays == Stays::Never);
 }
@@ -240,21 +235,6 @@ fn remove_tree(path: &CStr, aside: &CStr) {
         // A file whose name was resolved before may still be created.
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// Whether a directory is removed, or does not exist.
-#[cfg(target_os = "linux")]
-fn remove_directory(path: &CStr) -> bool {
-    // SAFETY: the path is a string.
-    let is_missing = || unsafe { libc::access(path.as_ptr(), libc::F_OK) != 0 };
-    tree::remove_directory(libc::AT_FDCWD, path, tree::MAX_DEPTH) || is_missing()
-}
-
-/// The same where no signal handler calls it.
-#[cfg(not(target_os = "linux"))]
-fn remove_directory(path: &CStr) -> bool {
-    let path = Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()));
-    std::fs::remove_dir_all(path).is_ok() || !path.exists()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rehal_base::{Error, Result};
-use rehal_vulkan::executable::format::{Image, infer};
+use rehal_formats::vulkan::{Image, infer};
 
 /// A function in SPIR-V.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,6 @@
 use std::any::Any;
-use std::fs::Metadata;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 use rehal_base::{Error, HostMemory, MappedFile, Range, Result};
 
@@ -84,8 +81,10 @@ impl File {
 
 /// A host file: an open file, or memory.
 pub enum HostFile {
-    /// An open file, accessed at explicit offsets.
+    /// An open file, accessed at explicit offsets. Memory may have pages of it.
     Disk(std::fs::File),
+    /// An open file, accessed at explicit offsets, and copied.
+    Copied(std::fs::File),
     /// Host memory, shared by the file, with the same length.
     Memory(HostMemory),
 }
@@ -110,13 +109,16 @@ impl HostFile {
                 "read-only memory cannot back a writable file",
             ));
         }
+        let is_copied = matches!(self, Self::Copied(_)) || access.contains(MemoryAccess::WRITE);
         match self {
-            Self::Disk(file) => {
-                let metadata = file.metadata().map_err(|error| reading_length(&error))?;
-                let is_written = access.contains(MemoryAccess::WRITE);
-                let (map, is_mapped, state) =
-                    (OnceLock::new(), AtomicBool::new(false), State::from(&metadata));
-                Ok(File::new(access, metadata.len(), DiskFile { file, is_written, state, map, is_mapped }))
+            Self::Disk(file) | Self::Copied(file) => {
+                let reading = |error| Error::io("reading the length of a file", &error);
+                let metadata = file.metadata().map_err(reading)?;
+                // Now: what is changed from here on has changed while it is in use.
+                let map = (!is_copied && metadata.len() >= LARGE_BYTES).then(|| file.try_clone().ok());
+                let map =
+                    map.flatten().and_then(|file| MappedFile::from_file(file, Path::new("a file")).ok());
+                Ok(File::new(access, metadata.len(), DiskFile { file, map: map.map(Arc::new) }))
             }
             Self::Memory(memory) => Ok(File::new(access, memory.length(), MemoryFile(memory))),
         }
@@ -132,49 +134,18 @@ impl From<std::fs::File> for HostFile {
 /// A file on disk.
 struct DiskFile {
     file: std::fs::File,
-    /// Whether queues may write it: what they have read from it before must not change.
-    is_written: bool,
-    /// When it was imported.
-    state: State,
-    /// The file, mapped when it is first read at length; `None` if it cannot be.
-    map: OnceLock<Option<Arc<MappedFile>>>,
-    /// Whether memory may be the file's.
-    is_mapped: AtomicBool,
-}
-
-/// The properties of a file that tell a change of it.
-#[derive(PartialEq)]
-struct State {
-    length: u64,
-    modified: Option<SystemTime>,
-}
-
-impl From<&Metadata> for State {
-    fn from(metadata: &Metadata) -> Self {
-        Self { length: metadata.len(), modified: metadata.modified().ok() }
-    }
-}
-
-fn reading_length(error: &std::io::Error) -> Error {
-    Error::io("reading the length of a file", error)
+    /// The file, mapped, of which memory may have pages; `None` if it is short, if it cannot be mapped, or if
+    /// what queues have read must not change, as when they may write it.
+    map: Option<Arc<MappedFile>>,
 }
 
 impl FileBackend for DiskFile {
     fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
         let reading = |error| Error::io("reading a file", &error);
-        if self.is_written || range.length < LARGE_BYTES {
-            return target.read_file_at(&self.file, offset, range)?.map_err(reading);
+        match self.map.as_ref().filter(|_| range.length >= LARGE_BYTES) {
+            Some(map) => target.map_file_at(map, offset, range)?.map(drop).map_err(reading),
+            None => target.read_file_at(&self.file, offset, range)?.map_err(reading),
         }
-        let map = self.map.get_or_init(|| {
-            let file = self.file.try_clone().ok()?;
-            MappedFile::from_file(file, Path::new("a file")).ok().map(Arc::new)
-        });
-        let is_mapped = match map {
-            Some(map) => target.map_file_at(map, offset, range)?.map_err(reading)?,
-            None => target.read_file_at(&self.file, offset, range)?.map(|()| false).map_err(reading)?,
-        };
-        self.is_mapped.fetch_or(is_mapped, Ordering::Relaxed);
-        Ok(())
     }
 
     fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
@@ -183,15 +154,7 @@ impl FileBackend for DiskFile {
     }
 
     fn check_unchanged(&self) -> Result<()> {
-        if !self.is_mapped.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let metadata = self.file.metadata().map_err(|error| reading_length(&error))?;
-        match State::from(&metadata) == self.state {
-            true => Ok(()),
-            false => Err(Error::data_loss("the file was changed while it was in use")
-                .advise("run it again once nothing writes to the file; to replace a file that is in use, write a new one and rename it over the old")),
-        }
+        self.map.as_ref().map_or(Ok(()), |map| map.check_unchanged())
     }
 }
 
@@ -200,7 +163,7 @@ struct MemoryFile(HostMemory);
 
 impl FileBackend for MemoryFile {
     fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
-        target.copy_from(range.offset, &self.0, offset, range.length)
+        target.map_from(range.offset, &self.0, Range { offset, ..range })
     }
 
     fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
@@ -251,7 +214,7 @@ mod tests {
             file.backend().read_at(offset, &memory, memory.whole()).unwrap();
             file.backend().check_unchanged().unwrap();
             let set = |seconds| {
-                let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+                let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
                 disk.as_file().set_modified(time).unwrap();
             };
             set(1);

@@ -1,3 +1,5 @@
+use rehal_base::{Error, Result};
+use rehal_formats::Function;
 use serde::{Deserialize, Serialize};
 
 /// The reflected properties of a function of an executable.
@@ -20,6 +22,27 @@ pub struct FunctionInfo {
 }
 
 impl FunctionInfo {
+    /// Functions as their code describes them, by ordinal. Fails if the bindings or constants of one are
+    /// unknown.
+    #[doc(hidden)]
+    pub fn of_code(functions: Vec<Function>) -> Result<Vec<Self>> {
+        let info = |function: Function| {
+            let counts = function.binding_count().zip(function.constant_count);
+            let (binding_count, constant_count) = counts.ok_or_else(|| {
+                let name = function.name.escape_debug();
+                Error::incompatible(format!("the code does not tell the bindings and constants of '{name}'"))
+            })?;
+            Ok(Self {
+                workgroup_size: function.workgroup_size.unwrap_or_default(),
+                constant_count,
+                binding_count,
+                name: function.name,
+                ..Self::default()
+            })
+        };
+        functions.into_iter().map(info).collect()
+    }
+
     /// The ordinal of the first of `functions` with this name.
     pub fn find(functions: &[Self], name: &str) -> Option<u32> {
         functions.iter().position(|function| function.name == name).map(|ordinal| ordinal as u32)

@@ -1,27 +1,23 @@
 //! Confinement: what a process that runs captured code may use of the system.
 //!
-//! A process confines itself before it opens devices and starts threads, and cannot undo that. Landlock
-//! denies all files but those that are listed, TCP, abstract sockets, and signals to others. A filter of
-//! system calls denies what Landlock does not know: processes, sockets, the memory of others, modes and times
-//! of files. Neither needs privileges.
+//! A process confines itself before it opens devices and starts threads, and cannot undo that. On Linux,
+//! Landlock denies all files but those that are listed, TCP, abstract sockets, and signals to others. A
+//! filter of system calls denies what Landlock does not know: processes, sockets, the memory of others,
+//! modes and times of files. Neither needs privileges.
 //!
 //! Descriptors that are opened before stay usable; inherited ones are closed.
 
-mod filter;
-
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::path::PathBuf;
 
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, Scope,
-};
 use rehal_base::{Error, Result};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::fork::{can_filter, close_inherited};
+use crate::fork::close_inherited;
+use crate::platform::{
+    Reach, can_confine, cannot, describe_confinement, end_with_parent, filter_calls, restrict_files,
+};
 
 /// Whether captured code is confined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,31 +63,6 @@ pub struct Confinement {
     descriptors: Vec<i32>,
 }
 
-/// The rules of Landlock that a kernel must have to enforce a confinement in full: files, truncation, TCP,
-/// ioctl(2), signals and abstract sockets.
-const NEEDED: ABI = ABI::V6;
-
-/// Files that the system's loader, the C library and rehal itself read while kernels run.
-const SYSTEM: [&str; 17] = [
-    "/lib",
-    "/lib64",
-    "/usr/lib",
-    "/usr/lib64",
-    "/usr/local/lib",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-    "/usr/share/zoneinfo",
-    "/proc/self",
-    "/proc/cpuinfo",
-    "/proc/meminfo",
-    "/proc/stat",
-    "/proc/loadavg",
-    "/proc/sys/vm",
-    "/sys/devices/system",
-    "/dev/urandom",
-    "/dev/zero",
-];
-
 impl Default for Confinement {
     fn default() -> Self {
         Self::new(Sandbox::default())
@@ -102,7 +73,7 @@ impl Confinement {
     /// A confinement with the default limits, that lists no files.
     pub fn new(sandbox: Sandbox) -> Self {
         let limits = ProcessLimits {
-            memory_bytes: Some(rustix::system::sysinfo().totalram.saturating_mul(2)),
+            memory_bytes: Some(rehal_base::memory_bytes().saturating_mul(2)),
             thread_count: Some(16384),
             ..ProcessLimits::default()
         };
@@ -146,20 +117,13 @@ impl Confinement {
 
     /// The lack of this system, in words; `None` if it can enforce all, or nothing is asked for.
     pub fn lacks(&self) -> Option<String> {
-        let is_full = self.sandbox == Sandbox::Off || has_landlock(NEEDED) && can_filter();
+        let is_full = self.sandbox == Sandbox::Off || can_confine();
         (!is_full).then(|| self.describe())
     }
 
     /// The part of it that this system enforces, in words.
     pub fn describe(&self) -> String {
-        let files = match (has_landlock(NEEDED), has_landlock(ABI::V1)) {
-            _ if self.sandbox == Sandbox::Off => return "not at all".to_owned(),
-            (true, _) => "Landlock: files, network, signals",
-            (_, true) => "Landlock in part: an older kernel",
-            _ => "no Landlock: files are not",
-        };
-        let calls = if can_filter() { "a filter of system calls" } else { "no filter of system calls" };
-        format!("{files}; {calls}")
+        if self.sandbox == Sandbox::Off { "not at all".to_owned() } else { describe_confinement() }
     }
 
     /// Confines this process, which has one thread, for good. Returns what has failed although the system
@@ -178,13 +142,17 @@ impl Confinement {
             return Err(Error::failed_precondition(message).advise(LOWER));
         }
         // The work could ignore SIGTERM.
-        set_parent_process_death_signal(Some(Signal::KILL))
+        end_with_parent(Signal::KILL)
             .map_err(|error| cannot("asking for the signal of the parent's end", error))?;
         close_inherited(&self.descriptors).map_err(|error| cannot("closing inherited descriptors", error))?;
-        let landlock = self.restrict_files();
-        let (controls, writes) = (!self.controls.is_empty(), !self.writes.is_empty());
-        let filtered = if can_filter() { filter::apply(controls, writes) } else { Ok(()) };
-        match landlock.and(filtered) {
+        let reach = Reach {
+            reads: &self.reads,
+            writes: &self.writes,
+            controls: &self.controls,
+            is_complete: self.is_complete,
+        };
+        let files = restrict_files(&reach);
+        match files.and(filter_calls(!self.controls.is_empty(), !self.writes.is_empty())) {
             Err(error) if must => Err(error.advise(LOWER)),
             confined => Ok(confined.err()),
         }
@@ -197,47 +165,6 @@ impl Confinement {
         let length = |path| std::fs::metadata(path).ok().filter(|it| it.is_file()).map(|it| it.len());
         self.reads.iter().filter_map(length).fold(0, u64::saturating_add).saturating_mul(MAPPINGS)
     }
-
-    fn restrict_files(&self) -> Result<()> {
-        let denied = |error: landlock::RulesetError| cannot("confining the process by Landlock", error);
-        let ruleset = Ruleset::default()
-            .handle_access(AccessFs::from_all(NEEDED))
-            .and_then(|it| it.handle_access(AccessNet::from_all(NEEDED)))
-            .and_then(|it| it.scope(Scope::from_all(NEEDED)))
-            .and_then(Ruleset::create);
-        let mut ruleset = ruleset.map_err(denied)?;
-        let libraries = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-        let libraries = std::env::split_paths(&libraries).filter(|path| path.is_absolute());
-        let read = AccessFs::ReadFile | AccessFs::ReadDir;
-        let reads = SYSTEM.iter().map(PathBuf::from).chain(libraries);
-        let reads = reads.chain(self.reads.iter().map(PathBuf::from)).map(|path| (path, read));
-        let device = read | AccessFs::WriteFile;
-        let null = (PathBuf::from("/dev/null"), device);
-        let writes =
-            self.writes.iter().map(|path| (path.into(), AccessFs::from_all(NEEDED) & !AccessFs::Execute));
-        let controls = self.controls.iter().map(|path| (path.into(), device | AccessFs::IoctlDev));
-        let all = (!self.is_complete).then(|| ("/".into(), read));
-        let mut added = Ok(());
-        for (path, access) in reads.chain([null]).chain(writes).chain(controls).chain(all) {
-            // What does not exist is not read either.
-            let Ok(file) = PathFd::new(&path) else { continue };
-            if is_of_no_directory(&file) {
-                continue;
-            }
-            let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEEDED) };
-            let rule = (&mut ruleset).add_rule(PathBeneath::new(file, access));
-            added = added.and(rule.map(drop).map_err(denied));
-        }
-        ruleset.restrict_self().map_err(denied)?;
-        added
-    }
-}
-
-/// Whether a file is a pipe or a socket that no directory has, which Landlock allows and takes no rule for.
-fn is_of_no_directory(file: &PathFd) -> bool {
-    const PIPES: u64 = 0x5049_5045;
-    const SOCKETS: u64 = 0x534f_434b;
-    rustix::fs::fstatfs(file).is_ok_and(|system| [PIPES, SOCKETS].contains(&(system.f_type as u64)))
 }
 
 impl ProcessLimits {
@@ -268,23 +195,6 @@ fn thread_count() -> Option<u64> {
     // Three numbers, then those that run and all.
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').nth(3).and_then(|counts| counts.split_once('/')?.1.parse().ok())
-}
-
-/// Whether the system has all that a version of Landlock denies.
-fn has_landlock(version: ABI) -> bool {
-    let files = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
-    let files = files.handle_access(AccessFs::from_all(version));
-    let all = match version {
-        ABI::V1 => files,
-        _ => files
-            .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(version)))
-            .and_then(|ruleset| ruleset.scope(Scope::from_all(version))),
-    };
-    all.and_then(Ruleset::create).is_ok()
-}
-
-fn cannot(what: &str, error: impl Display) -> Error {
-    Error::failed_precondition(format!("{what}: {error}"))
 }
 
 const LOWER: &str = "confine it as far as this system can, or run it in a virtual machine";

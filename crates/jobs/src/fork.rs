@@ -19,10 +19,7 @@ use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_crash::{BlackBox, HeldSignals, RunningThread};
-use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitIdOptions, set_parent_process_death_signal, setrlimit,
-};
+use rustix::process::{Pid, Resource, Rlimit, Signal, WaitIdOptions, setrlimit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use signal_hook::low_level::{emulate_default_handler, raise, signal_name};
@@ -30,6 +27,7 @@ use signal_hook::low_level::{emulate_default_handler, raise, signal_name};
 use self::process_copy::{Kernels, ProcessCopy, Stuck};
 use crate::group::forget_watchdog;
 use crate::interrupts::{self, PassedOn};
+use crate::platform::{DESCRIPTORS, end_with_parent};
 use crate::{JobEnd, Worker};
 
 /// The longest time of a copy without progress, unless a user knows better.
@@ -40,8 +38,8 @@ const PANICKED: i32 = 101;
 
 /// Ends this process by SIGTERM when its parent ends, so that temporary files are removed.
 fn end_with(is_child: impl FnOnce() -> bool) -> Result<()> {
-    set_parent_process_death_signal(Some(Signal::TERM))
-        .map_err(|error| Error::io("asking for the signal of the parent's end", &error.into()))?;
+    end_with_parent(Signal::TERM)
+        .map_err(|error| Error::io("asking for the signal of the parent's end", &error))?;
     // It may have ended before.
     match is_child() {
         true => Ok(()),
@@ -75,10 +73,12 @@ pub fn supervise<T: Serialize + DeserializeOwned>(
     report: fn(&Error),
 ) -> Result<CopyEnd<T>> {
     let cannot = |error: io::Error| Error::io("starting a process for kernels", &error);
-    let pipe = |flags| pipe_with(PipeFlags::CLOEXEC | flags).map_err(|error| cannot(error.into()));
+    let pipe =
+        || io::pipe().map(|(reader, writer)| (OwnedFd::from(reader), OwnedFd::from(writer))).map_err(cannot);
     // A process that a kernel has forked may keep the pipe of the status open: the reader does not wait for
     // its end.
-    let ((reader, writer), (answer, answering)) = (pipe(PipeFlags::NONBLOCK)?, pipe(PipeFlags::empty())?);
+    let ((reader, writer), (answer, answering)) = (pipe()?, pipe()?);
+    rustix::io::ioctl_fionbio(&reader, true).map_err(|error| cannot(error.into()))?;
     let parent = process::id();
     // Without it, an error does not name the kernel.
     let running = BlackBox::create().ok();
@@ -219,8 +219,7 @@ fn fork() -> io::Result<Option<Pid>> {
 /// input: rehal opens its own with `FD_CLOEXEC`, which no inherited one has.
 #[allow(unsafe_code, reason = "closes descriptors; see docs/unsafe.md")]
 pub(crate) fn close_inherited(kept: &[i32]) -> io::Result<()> {
-    let named =
-        fs::read_dir("/proc/self/fd")?.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
+    let named = fs::read_dir(DESCRIPTORS)?.flatten().filter_map(|it| it.file_name().to_str()?.parse().ok());
     let open: Vec<i32> = named.filter(|it| *it > libc::STDERR_FILENO && !kept.contains(it)).collect();
     for descriptor in open {
         // SAFETY: the calls touch no memory, and nothing of this process owns a descriptor without the flag.
@@ -234,15 +233,6 @@ pub(crate) fn close_inherited(kept: &[i32]) -> io::Result<()> {
         rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
     }
     Ok(())
-}
-
-/// Whether the system lets this process filter its system calls, which containers may deny.
-#[allow(unsafe_code, reason = "asks the system; see docs/unsafe.md")]
-pub(crate) fn can_filter() -> bool {
-    const GET_ACTION_AVAIL: u32 = 2;
-    let trap: u32 = 0x0003_0000;
-    // SAFETY: the call reads the number, and changes nothing.
-    unsafe { libc::syscall(libc::SYS_seccomp, GET_ACTION_AVAIL, 0, &raw const trap) == 0 }
 }
 
 /// Waits for the copy.

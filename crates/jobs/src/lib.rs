@@ -23,6 +23,7 @@ mod fork;
 mod group;
 pub mod interrupts;
 mod local;
+mod platform;
 mod temporary;
 mod temporary_file;
 mod work;
@@ -40,6 +41,7 @@ use serde_json::Value;
 pub use confine::{Confinement, ProcessLimits, Sandbox};
 pub use fork::{CopyEnd, PROGRESS_TIME, announced, end_by, note_emulator_threads, supervise};
 pub use local::Conversation;
+pub use platform::shared_file;
 pub use temporary::{PartialResult, TemporaryDirectory, full_directory, remove_abandoned, temporary_name};
 pub use temporary_file::TemporaryFile;
 pub use work::{

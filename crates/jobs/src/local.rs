@@ -12,10 +12,11 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, kill_process_group, pidfd_open, prlimit};
+use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 
 use crate::group::ProcessGroup;
+use crate::platform::{limit_memory, process_descriptor};
 use crate::worker::{MAX_MESSAGE_BYTES, Message, Worker};
 use crate::{Job, JobEnd, JobOutcome, JobProgram, JobProgress, Printed};
 
@@ -118,7 +119,7 @@ impl Conversation {
         }
         // Its ends of the pipes, which would keep them open.
         drop(command);
-        let ended = pidfd_open(group.id(), PidfdFlags::empty()).ok();
+        let ended = process_descriptor(group.id());
         let mut this = Self {
             job,
             group,
@@ -340,16 +341,6 @@ impl<R: Read + AsFd> Stream<R> {
             Err(error) => return Err(error),
         }
         Ok(())
-    }
-}
-
-/// Limits the memory of a process, and of those that it starts from now on.
-fn limit_memory(process: Pid, bytes: u64) -> io::Result<()> {
-    let limit = Rlimit { current: Some(bytes), maximum: Some(bytes) };
-    match prlimit(Some(process), Resource::Data, limit) {
-        // It has ended.
-        Ok(_) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rehal_base::{Error, Result};
-use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::temporary::{TEMPORARY_ADVICE, full_directory};
+use crate::platform::memory_file;
 
 /// A file without a name in the directory for temporary files, which the end of the process removes in any
 /// case. Its copies write at the same position.
@@ -28,9 +28,7 @@ impl TemporaryFile {
         let file = match tempfile::tempfile_in(&directory) {
             // A confined process has no directory to write to: its file is in memory.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                memfd_create("rehal-temporary", MemfdFlags::CLOEXEC)
-                    .map(File::from)
-                    .map_err(|_| failed(error))?
+                memory_file().map_err(|_| failed(error))?
             }
             created => created.map_err(failed)?,
         };

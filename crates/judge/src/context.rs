@@ -72,7 +72,7 @@ impl Context {
             cpu_scaling_enabled,
             aslr_enabled: system::aslr(),
             caches: system::caches(&cpus.join("cpu0/cache")),
-            load_avg: system::load_avg().map_or_else(Vec::new, Vec::from),
+            load_avg: rehal_base::load_average().map_or_else(Vec::new, Vec::from),
             debug_build: cfg!(debug_assertions),
             extra,
             name_width,
@@ -172,15 +172,14 @@ pub(crate) mod system {
             .or_else(|| mhz_in_cpuinfo(&read(Path::new("/proc/cpuinfo"))?))
     }
 
-    /// The first `cpu MHz`, or the last `bogomips` if there is none (virtual machines may report 0).
+    /// The first `cpu MHz`. Not `BogoMIPS`, which counts something else.
     pub(super) fn mhz_in_cpuinfo(text: &str) -> Option<f64> {
-        let value_of = |line: &str, key: &str| {
+        let mhz = |line: &str| {
             let (name, value) = line.split_once(':')?;
-            name.trim().eq_ignore_ascii_case(key).then(|| value.trim().parse::<f64>().ok())?
+            let mhz = value.trim().parse::<f64>().ok()?;
+            (name.trim() == "cpu MHz" && mhz.is_finite() && mhz > 0.0).then_some(mhz)
         };
-        let positive = |mhz: &f64| mhz.is_finite() && *mhz > 0.0;
-        let find = |key| text.lines().filter_map(move |line| value_of(line, key)).filter(positive);
-        find("cpu MHz").next().or_else(|| find("bogomips").next_back())
+        text.lines().find_map(mhz)
     }
 
     /// `ADDR_NO_RANDOMIZE` (0x0040000) in the process's personality disables it.
@@ -212,17 +211,6 @@ pub(crate) mod system {
     /// Counts the bits of a CPU mask such as `ff,ffffffff`.
     pub(super) fn bits_in_map(map: &str) -> Option<u64> {
         map.split(',').map(|group| Some(u64::from_str_radix(group, 16).ok()?.count_ones() as u64)).sum()
-    }
-
-    #[cfg(target_os = "linux")]
-    pub(crate) fn load_avg() -> Option<[f64; 3]> {
-        // Fixed point with 16 fractional bits: SI_LOAD_SHIFT of the kernel.
-        Some(rustix::system::sysinfo().loads.map(|load| load as f64 / 65536.0))
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn load_avg() -> Option<[f64; 3]> {
-        None
     }
 
     fn read(path: &Path) -> Option<String> {
@@ -342,7 +330,7 @@ overhead.
         assert_eq!(system::bits_in_map("xyz"), None);
         let cpuinfo = "processor: 0\ncpu MHz\t\t: 2300.000\nbogomips\t: 4600.00\n";
         assert_eq!(system::mhz_in_cpuinfo(cpuinfo), Some(2300.0));
-        assert_eq!(system::mhz_in_cpuinfo("cpu MHz : 0\nBogoMIPS : 50.00\n"), Some(50.0));
+        assert_eq!(system::mhz_in_cpuinfo("cpu MHz : 0\nBogoMIPS : 50.00\n"), None);
         assert_eq!(system::mhz_in_cpuinfo("nothing"), None);
     }
 

@@ -27,7 +27,7 @@ impl Host {
             name: system::host_name(),
             cpu: model_in(&cpuinfo).unwrap_or_else(|| std::env::consts::ARCH.into()),
             processors: system::num_cpus(),
-            load_average: system::load_avg(),
+            load_average: rehal_base::load_average(),
         }
     }
 }

@@ -194,7 +194,6 @@ fn time_that_is_up_ends_the_sampling() {
 }
 
 /// Without this test, the states may be swapped: with evicted inputs, a dispatch takes twice as long.
-#[cfg(target_arch = "x86_64")]
 #[test]
 fn states_of_caches_are_timed_apart() {
     let mut options = options();

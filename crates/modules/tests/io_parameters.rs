@@ -14,7 +14,7 @@ use rehal_params::irpa::Archive;
 use rehal_params::{FileMode, Pattern, Scopes};
 use rehal_vm::{Buffer as Bytes, Context, List, Module, Ref, Value};
 
-const MODES: [FileMode; 3] = [FileMode::File, FileMode::Mmap, FileMode::Preload];
+const MODES: [FileMode; 4] = [FileMode::Map, FileMode::File, FileMode::Mmap, FileMode::Preload];
 
 fn device() -> Device {
     LocalSync::create(Default::default())

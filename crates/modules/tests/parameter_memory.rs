@@ -49,7 +49,7 @@ fn loading_needs_memory_only_for_the_buffers() {
     let path = directory.path().join("large.irpa");
     large_archive(&path);
     let device = LocalSync::create(Default::default());
-    for mode in [FileMode::File, FileMode::Mmap] {
+    for mode in [FileMode::Map, FileMode::File, FileMode::Mmap] {
         let before = peak_bytes();
         let mut scopes = Scopes::new();
         scopes.add(path.to_str().unwrap(), mode).unwrap();

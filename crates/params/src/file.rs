@@ -8,8 +8,11 @@ use rehal_base::{Error, HostMemory, MappedFile, Range, Remedy, Result, StatusCod
 /// Access to the contents of parameter files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FileMode {
-    /// Positional reads on demand.
+    /// Positional reads on demand, of which large ones map pages of the file in the place of memory, where
+    /// that can be: see [`HostMemory::map_file_at`].
     #[default]
+    Map,
+    /// Positional reads on demand.
     File,
     /// Memory-mapped: pages are loaded on access and reclaimable.
     Mmap,
@@ -199,7 +202,7 @@ impl Contents {
         let length = map.bytes().len() as u64;
         let disk = || File::open(path).map_err(|error| opening(path, &error));
         Ok(match mode {
-            FileMode::File => Self::Disk { file: disk()?, length },
+            FileMode::Map | FileMode::File => Self::Disk { file: disk()?, length },
             FileMode::Mmap => {
                 let all = Range { offset: 0, length };
                 let memory = Arc::new(HostMemory::over_file(Arc::new(map), all)?);

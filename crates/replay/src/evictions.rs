@@ -170,7 +170,11 @@ fn queue_data(plan: &Plan, op: &QueueOp<Indexed>) -> Option<Span<u8>> {
     match op {
         QueueOp::Update { source, .. } => Some(*source),
         QueueOp::Read { file, file_offset, target, .. } => {
-            let FileContents::Inline(bytes) = plan.files[*file as usize].source.contents else { return None };
+            let bytes = match plan.files[*file as usize].source.contents {
+                FileContents::Inline(bytes) => bytes,
+                FileContents::Ranges { .. } => Span::new(0, plan.bytes().len() as u64),
+                FileContents::Nothing | FileContents::External { .. } => return None,
+            };
             let offset = (*file_offset).min(bytes.count);
             Some(Span::new(bytes.start + offset, target.length.min(bytes.count - offset)))
         }

@@ -1,14 +1,17 @@
 use std::convert::Infallible;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, Range, Result};
 use rehal_capture::{Capture, CaptureBytes, Record, Tear, Version, layout, payload};
 use rehal_hal::{
-    Command, Dispatch, DispatchFlags, FileSource, FunctionInfo, FunctionParameter, HostOp, Indexed,
-    MemoryAccess, NeededWorkgroups, QueueOp, Span, StoredLists, Submission, WorkgroupCount,
+    Buffer, Command, Dispatch, DispatchFlags, FileSource, FunctionInfo, FunctionParameter, HostOp, Indexed,
+    MemoryAccess, NeededWorkgroups, QueueOp, Span, StoredLists, Submission, WorkgroupCount, transfer,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::MemoryNeeds;
+
+/// Fewer bytes of files do not decide where a buffer is placed: they are copied.
+pub(crate) const LARGE_BYTES: u64 = 1 << 20;
 
 /// The capture record of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -167,6 +170,24 @@ pub struct PlanOptions<'o> {
 }
 
 impl Plan {
+    /// Writes data of the capture to the start of a range of a buffer, all of which is mapped for `access` if
+    /// it is mappable. Pages of a mapped capture become the buffer's, if they can.
+    pub(crate) fn write_data(
+        &self,
+        buffer: &Buffer,
+        access: MemoryAccess,
+        range: Range,
+        data: Span<u8>,
+    ) -> Result<()> {
+        if data.count < LARGE_BYTES || !buffer.is_mappable() || self.capture.path().is_none() {
+            return transfer::write_as(buffer, access, range.offset, range.length, data.of(self.bytes()));
+        }
+        let source = self.capture.memory(Range { offset: data.start, length: data.count })?;
+        let mapping = buffer.map(access, range.offset, range.length)?;
+        mapping.target()?.map_from(0, &source, source.whole())?;
+        mapping.unmap()
+    }
+
     /// Whether another plan is of the same records of the same capture, perhaps with other workgroup counts.
     pub fn is_of_same_records(&self, other: &Self) -> bool {
         std::ptr::eq(self.bytes(), other.bytes()) && self.steps.len() == other.steps.len()

@@ -20,17 +20,14 @@ use crate::ids::{Ids, refuse};
 use crate::memory_needs::{BufferNeeds, MemoryNeeds};
 use crate::order::Order;
 use crate::plan::{
-    self, Completion, ExecutableRecord, Extent, FileRecord, OBJECT_KINDS, ObjectKind, Plan, PlanOptions,
-    RecordLocation, Release, Step, StepOp, StoredExecutable, StoredFile, in_record,
+    self, Completion, ExecutableRecord, Extent, FileRecord, LARGE_BYTES, OBJECT_KINDS, ObjectKind, Plan,
+    PlanOptions, RecordLocation, Release, Step, StepOp, StoredExecutable, StoredFile, in_record,
 };
 
 /// Bytes of the capture planned between two calls of the progress function.
 const PROGRESS_STEP_BYTES: u64 = 4 << 20;
 
-/// Reads of fewer bytes do not decide where a buffer is placed: devices copy them.
-const LARGE_BYTES: u64 = 1 << 20;
-
-/// Reads of files from other offsets are copied: kernels need buffers of this alignment.
+/// Bytes of files at other offsets are copied: kernels need buffers of this alignment.
 const MAPPED_ALIGNMENT_BYTES: u64 = 64;
 
 impl Plan {
@@ -45,7 +42,7 @@ impl Plan {
 
 fn compile(bytes: CaptureBytes, mut options: PlanOptions<'_>) -> Result<Plan> {
     let capture = bytes.open(OpenOptions { recover: options.recover })?;
-    let mut planner = Planner::new(bytes.as_slice());
+    let mut planner = Planner::new(&bytes);
     let mut reported = 0;
     for record in capture.records() {
         let record = record?;
@@ -79,7 +76,7 @@ pub struct Plannable {
 impl<'a> PlanCheck<'a> {
     /// Before the first record.
     pub fn new(capture: &'a CaptureBytes) -> Self {
-        Self(Planner::new(capture.as_slice()))
+        Self(Planner::new(capture))
     }
 
     /// Checks the next record. There is no plan of a capture with one that fails.
@@ -197,6 +194,8 @@ impl ObjectTable {
 
 struct Planner<'a> {
     bytes: &'a [u8],
+    /// Whether they are those of a file.
+    is_file: bool,
     location: RecordLocation,
     objects: ObjectTable,
     device_count: u32,
@@ -226,8 +225,8 @@ struct Planner<'a> {
     /// Index in `scopes` by name: captures may have as many names as records.
     scope_indices: HashMap<&'a [u8], usize>,
     skipped_count: u64,
-    /// The creations of large buffers into which no queue has read from a file.
-    unread: HashMap<u32, StepOp>,
+    /// The creations of large buffers that nothing has filled from a file.
+    unfilled: HashMap<u32, StepOp>,
     /// The buffers, for [`MemoryNeeds`].
     buffers: Vec<BufferNeeds>,
     /// The steps that have been forgotten.
@@ -235,9 +234,10 @@ struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
+    fn new(capture: &'a CaptureBytes) -> Self {
         Self {
-            bytes,
+            bytes: capture.as_slice(),
+            is_file: capture.path().is_some(),
             location: RecordLocation::default(),
             objects: ObjectTable::default(),
             device_count: 0,
@@ -260,7 +260,7 @@ impl<'a> Planner<'a> {
             scopes: Vec::new(),
             scope_indices: HashMap::new(),
             skipped_count: 0,
-            unread: HashMap::new(),
+            unfilled: HashMap::new(),
             buffers: Vec::new(),
             forgotten: 0,
         }
@@ -284,7 +284,7 @@ impl<'a> Planner<'a> {
         self.extents.clear();
         self.initial_payloads.clear();
         self.deferred_uses.clear();
-        self.unread.clear();
+        self.unfilled.clear();
         self.order.forget_completions();
     }
 
@@ -356,7 +356,17 @@ impl<'a> Planner<'a> {
             | HostOp::Trim { .. }
             | HostOp::TrimAllocator { .. } => op.rename(self)?,
         };
+        let filled = match op {
+            HostOp::Create(CreateOp::ImportedBuffer { data, created, .. }) => Some((created, 0, data)),
+            HostOp::Unmap(range, Some(data)) | HostOp::Flush(range, Some(data)) => {
+                Some((range.buffer, range.offset, data))
+            }
+            _ => None,
+        };
         self.host_ops.push(op);
+        if let Some((buffer, offset, data)) = filled.filter(|_| self.is_file) {
+            self.note_filled(buffer, offset, data.count, data.start);
+        }
         self.push_step(StepOp::Host(self.host_ops.len() as u32 - 1));
         Ok(())
     }
@@ -442,10 +452,13 @@ impl<'a> Planner<'a> {
 
     fn add_submission(&mut self, mut submission: Submission<Ids<'a>>) -> Result<()> {
         // A read whose bytes are in the capture does not need the file.
+        let mut captured_from = None;
         if let QueueOp::Read { file, target, captured, .. } = submission.op
             && !captured.is_empty()
         {
-            self.file(file)?;
+            let index = self.file(file)? as usize;
+            let is_ranges = matches!(self.files[index].source.contents, FileContents::Ranges { .. });
+            captured_from = is_ranges.then_some(file);
             submission.op = QueueOp::Update { source: captured, target, flags: 0 };
         }
         check_queue_op(&submission.op)?;
@@ -461,6 +474,16 @@ impl<'a> Planner<'a> {
                 )));
             }
         }
+        if let Some(file) = captured_from
+            && let QueueOp::Update { source, target, flags } = submission.op
+            && self.is_file
+            && source.len() as u64 >= LARGE_BYTES
+            && source.len() as u64 == target.length
+        {
+            // From the capture, which a run imports in the place of the file, so that it can be mapped.
+            let file_offset = self.bytes(source)?.start;
+            submission.op = QueueOp::Read { file, file_offset, target, captured: &[], flags };
+        }
         let submission = submission.rename(self)?;
         let index = self.submissions.len() as u32;
         match submission.op {
@@ -468,8 +491,20 @@ impl<'a> Planner<'a> {
                 self.extents.push(extent(params, size));
                 self.note_created(created, size, StepOp::Submission(index));
             }
-            QueueOp::Read { ref target, file, file_offset, .. } => {
-                self.note_read(target, file, file_offset);
+            QueueOp::Read {
+                target: BufferRef { binding: Binding::Direct(buffer), offset, length },
+                file,
+                file_offset,
+                ..
+            } => {
+                let start = match self.files[file as usize].source.contents {
+                    FileContents::Inline(bytes) => self.is_file.then_some(bytes.start),
+                    FileContents::External { .. } | FileContents::Ranges { .. } => Some(0),
+                    FileContents::Nothing => None,
+                };
+                if let Some(start) = start {
+                    self.note_filled(buffer, offset, length, start.wrapping_add(file_offset));
+                }
             }
             _ => {}
         }
@@ -488,23 +523,22 @@ impl<'a> Planner<'a> {
     fn note_created(&mut self, buffer: u32, size: u64, by: StepOp) {
         self.buffers.push(BufferNeeds { size, mapped: 0, created: self.next_step() });
         if size >= LARGE_BYTES {
-            self.unread.insert(buffer, by);
+            self.unfilled.insert(buffer, by);
         }
     }
 
-    /// The first large read into a buffer decides which offset in a file its first byte has.
-    fn note_read(&mut self, target: &BufferRef<u32>, file: u32, file_offset: u64) {
-        let Binding::Direct(buffer) = target.binding else { return };
-        if target.length < LARGE_BYTES {
+    /// Notes bytes of a file that fill a buffer from `offset` on. The first large ones decide which offset in
+    /// a file the first byte of the buffer has.
+    fn note_filled(&mut self, buffer: u32, offset: u64, length: u64, place: u64) {
+        if length < LARGE_BYTES {
             return;
         }
-        let first_byte = file_offset.wrapping_sub(target.offset);
-        let is_external = matches!(self.files[file as usize].source.contents, FileContents::External { .. });
-        if is_external && first_byte.is_multiple_of(MAPPED_ALIGNMENT_BYTES) {
+        let first_byte = place.wrapping_sub(offset);
+        if first_byte.is_multiple_of(MAPPED_ALIGNMENT_BYTES) {
             let needs = &mut self.buffers[buffer as usize];
-            needs.mapped = needs.mapped.saturating_add(target.length).min(needs.size);
+            needs.mapped = needs.mapped.saturating_add(length).min(needs.size);
         }
-        let params = match self.unread.remove(&buffer) {
+        let params = match self.unfilled.remove(&buffer) {
             Some(StepOp::Host(index)) => match self.host_ops.get_mut(index as usize) {
                 Some(HostOp::Create(
                     CreateOp::Buffer { params, .. } | CreateOp::ImportedBuffer { params, .. },

@@ -693,13 +693,8 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
                 if let Some(data) = data.filter(|data| data.count != 0) {
                     let buffer = get(&self.state.objects.buffers, range.buffer)?;
                     // The range was mapped as a whole; the bytes are the written part of it.
-                    transfer::write_as(
-                        buffer,
-                        range.access,
-                        range.offset,
-                        range.length,
-                        data.of(self.bytes),
-                    )?;
+                    let mapped = rehal_base::Range { offset: range.offset, length: range.length };
+                    self.plan.write_data(buffer, range.access, mapped, data)?;
                 }
             }
             HostOp::FlushQueue { device } => self.device(device).flush(rehal_hal::QUEUE_AFFINITY_ANY)?,
@@ -764,7 +759,9 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             }
             CreateOp::ImportedBuffer { allocator, params, size, data, created, .. } => {
                 let buffer = self.allocate(allocator, params, size, created)?;
-                transfer::write(&buffer, 0, data.of(self.bytes))?;
+                let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & buffer.params().access);
+                let whole = rehal_base::Range { offset: 0, length: data.count };
+                self.plan.write_data(&buffer, access, whole, data)?;
                 self.state.objects.buffers[created as usize] = Some(buffer);
             }
             // They exist before the run.

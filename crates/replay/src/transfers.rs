@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use rehal_hal::profile::QueueOpKind;
-use rehal_hal::{BufferRef, Indexed, QueueOp};
+use rehal_hal::{BufferRef, FileContents, Indexed, QueueOp};
 
 use crate::effects::Footprints;
 use crate::walk::Event;
@@ -84,12 +84,14 @@ fn visit_transfer(
     // A reference to an empty slot fails a run.
     if let Some(target) = range(target, AccessKind::Writes) {
         let source = source.and_then(|it| range(it, AccessKind::Reads));
-        let file = match op {
-            QueueOp::Read { file, file_offset, .. } => {
-                Some((plan.files[*file as usize].location.ordinal, *file_offset))
-            }
-            _ => None,
+        let (kind, file) = match op {
+            QueueOp::Read { file, file_offset, .. } => match plan.files[*file as usize].source.contents {
+                // The bytes are those of the record.
+                FileContents::Ranges { .. } => (QueueOpKind::Update, None),
+                _ => (op.kind(), Some((plan.files[*file as usize].location.ordinal, *file_offset))),
+            },
+            _ => (op.kind(), None),
         };
-        visit(&PlannedTransfer { location, kind: op.kind(), source, file, target });
+        visit(&PlannedTransfer { location, kind, source, file, target });
     }
 }

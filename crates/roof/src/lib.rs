@@ -11,16 +11,17 @@
 #![deny(unsafe_code)]
 
 mod compute;
-mod counters;
+mod kernel;
+mod lines;
 mod memory;
+mod platform;
 mod threads;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use compute::{Peak, peaks};
-pub use counters::clock_hz;
+pub use compute::{Peak, clock_hz, peaks};
 pub use memory::{Bandwidth, CacheLevel, bandwidths};
 
 /// Options of [`peaks`] and [`bandwidths`].

@@ -1,12 +1,12 @@
 //! Bandwidth of caches and of memory.
 
-#![allow(unsafe_code, reason = "loads of vectors, and calls after a check of the processor's features")]
-
 use std::hint::black_box;
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use crate::lines::Line;
+use crate::platform::sum;
 use crate::threads::{Work, best};
 use crate::{MeasureOptions, Rate};
 
@@ -40,11 +40,6 @@ impl Bandwidth {
         self.read.per_second.max(self.copy.per_second)
     }
 }
-
-/// A line of a cache.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u64; 8]);
 
 const LINE: u64 = 64;
 /// Bytes of memory that are read and written at least, so that caches do not have them.
@@ -122,67 +117,12 @@ fn level(
     Ok(Bandwidth { name: name.into(), capacity_bytes, read: rate, copy: copied })
 }
 
-/// Reads all lines, with the widest loads of this processor.
-fn sum(lines: &[Line]) -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the processor has the feature.
-            return unsafe { sum_avx512(lines) };
-        }
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has the feature.
-            return unsafe { sum_avx2(lines) };
-        }
-    }
-    sum_portable(lines)
-}
-
-/// Sums in the widest vectors that every processor of the architecture has.
-#[inline(always)]
-fn sum_portable(lines: &[Line]) -> u64 {
-    let mut sums = [0u64; 32];
-    let (chunks, rest) = lines.as_chunks::<4>();
-    for chunk in chunks {
-        for (sums, line) in sums.as_chunks_mut::<8>().0.iter_mut().zip(chunk) {
-            for (sum, word) in sums.iter_mut().zip(line.0) {
-                *sum = sum.wrapping_add(word);
-            }
-        }
-    }
-    let rest = rest.iter().flat_map(|line| line.0);
-    sums.into_iter().chain(rest).fold(0, u64::wrapping_add)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn sum_avx2(lines: &[Line]) -> u64 {
-    sum_portable(lines)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f")]
-fn sum_avx512(lines: &[Line]) -> u64 {
-    use std::arch::x86_64::{
-        _mm512_add_epi64, _mm512_load_si512, _mm512_reduce_add_epi64, _mm512_setzero_si512,
-    };
-    let mut sums = [_mm512_setzero_si512(); 8];
-    let (chunks, rest) = lines.as_chunks::<8>();
-    for chunk in chunks {
-        for (sum, line) in sums.iter_mut().zip(chunk) {
-            // SAFETY: a line has 64 bytes and is aligned to them.
-            *sum = _mm512_add_epi64(*sum, unsafe { _mm512_load_si512((&raw const *line).cast()) });
-        }
-    }
-    let sums = sums.into_iter().map(|it| _mm512_reduce_add_epi64(it) as u64);
-    sums.fold(sum_portable(rest), u64::wrapping_add)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::lines::sum_portable;
 
     #[test]
     fn sums_read_every_word() {

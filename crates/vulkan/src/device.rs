@@ -17,7 +17,7 @@ use rehal_hal::{
 
 use crate::buffer::VulkanBuffer;
 use crate::command::VulkanCommands;
-use crate::executable::{FORMATS, VulkanExecutable, format, is_supported};
+use crate::executable::{FORMATS, VulkanExecutable, is_supported};
 use crate::executor::{Executor, ExecutorHandle};
 use crate::gpu::Gpu;
 use crate::host_work::{self, is_for_host};
@@ -289,7 +289,7 @@ impl DeviceBackend for VulkanDevice {
     }
 
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
-        format::infer(data)
+        rehal_formats::vulkan::infer(data)
     }
 
     fn can_prepare_executable(&self, format: &str) -> bool {

@@ -421,8 +421,7 @@ fn usable_memory(physical: &Physical) -> vk::PhysicalDeviceMemoryProperties {
     let mut memory = physical.memory;
     let is_software = physical.properties.device_type == vk::PhysicalDeviceType::CPU;
     if is_software && physical.emulation.memory.is_none() {
-        let machine = rustix::system::sysinfo();
-        let machine_bytes = machine.totalram.saturating_mul(machine.mem_unit.into());
+        let machine_bytes = rehal_base::memory_bytes();
         memory.memory_heaps.iter_mut().for_each(|heap| heap.size = heap.size.max(machine_bytes));
     }
     memory

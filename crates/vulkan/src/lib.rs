@@ -19,7 +19,7 @@
 
 #[cfg(test)]
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "../tests/formats/assembler.rs"]
+#[path = "../../formats/tests/vulkan/assembler.rs"]
 mod assembler;
 mod bfloat16;
 mod buffer;

@@ -1,9 +1,9 @@
 //! The behaviour of a Vulkan device beyond the conformance suite: faults, profiles, and memory that runs out.
 
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "formats/assembler.rs"]
+#[path = "../../formats/tests/vulkan/assembler.rs"]
 mod assembler;
-#[path = "formats/spinning.rs"]
+#[path = "validity/spinning.rs"]
 mod spinning;
 
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! The memory of buffers: of the program, of queues, and of commands that are submitted many times.
 
 #[allow(dead_code, reason = "other tests use the rest")]
-#[path = "formats/assembler.rs"]
+#[path = "../../formats/tests/vulkan/assembler.rs"]
 mod assembler;
-#[path = "formats/spinning.rs"]
+#[path = "validity/spinning.rs"]
 mod spinning;
 
 use std::sync::{Arc, Mutex, OnceLock};

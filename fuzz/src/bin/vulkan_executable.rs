@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    rehal_vulkan::executable::format::check::exercise(bytes);
+    rehal_formats::vulkan::check::exercise(bytes);
 });

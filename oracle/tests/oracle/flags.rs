@@ -179,6 +179,11 @@ fn same_flags(tool: &str, added: &[Added]) -> Outcome {
         ensure(!theirs.contains_key(*flag), || format!("--{flag} is the reference's too, but: {reason}"))?;
         ensure(ours.remove(*flag).is_some(), || format!("our help lacks --{flag}, an addition: {reason}"))?;
     }
+    // Decision 003: files are mapped where theirs are read.
+    if let Some(mode) = theirs.get_mut("parameter_mode") {
+        let their_default = std::mem::replace(mode, Declared::Default("map".to_owned()));
+        ensure(their_default == Declared::Default("file".to_owned()), || format!("{their_default:?}"))?;
+    }
     let differ = differences(&ours, &theirs);
     ensure(differ.is_empty(), || differ.join("\n"))
 }

@@ -4,6 +4,7 @@
 //! run. If the corpus or the reference's source is missing, its tests are listed as ignored.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod assembly;
 mod benchmarks;
 mod commands;
@@ -15,6 +16,7 @@ mod e2e;
 mod failing_work;
 mod files;
 mod flags;
+mod gpu_code;
 mod ledgers;
 mod listed;
 mod lit;
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         eprintln!("the captures on Vulkan cannot be listed: {error}");
         return ExitCode::FAILURE;
     }
+    advice::add(&mut trials);
     assembly::add(&mut trials);
     if let Err(error) = e2e::add(&mut trials) {
         eprintln!("the end-to-end programs cannot be listed: {error}");
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
     failing_work::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
+    gpu_code::add(&mut trials);
     parameters::add(&mut trials);
     profiles::add(&mut trials);
     recorded_parameters::add(&mut trials);

@@ -1,6 +1,6 @@
 //! `cargo xtask dist`: a Debian package, a tarball and a container file, of the release profile; a tarball of
-//! the C library, of the profile `capi`, which unwinds, with the program; or a wheel. All are built for the
-//! same old C library of the system (`zig.rs`).
+//! the C library, of the profile `capi`, which unwinds, with the program; or a wheel. On Linux, all are built
+//! for the same old C library of the system (`zig.rs`). macOS has a tarball.
 //!
 //! A package has the one program, completions, manual pages, the licence and the README. The links of IREE's
 //! names are not in it, since a Python package of IREE may own them: `rehal tools --install DIR` makes them.
@@ -21,21 +21,26 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 #[path = "../../../crates/cli/src/names.rs"]
 mod names;
 
-/// A processor: its target, and its name in Debian.
+/// A system and its processor.
 struct Platform {
     target: &'static str,
-    debian: &'static str,
+    /// As in the names of tarballs.
+    name: &'static str,
+    /// The name of the processor in Debian. Other systems have no packages of it, and no C library.
+    debian: Option<&'static str>,
 }
 
-const PLATFORMS: [Platform; 2] = [
-    Platform { target: "x86_64-unknown-linux-gnu", debian: "amd64" },
-    Platform { target: "aarch64-unknown-linux-gnu", debian: "arm64" },
+const PLATFORMS: [Platform; 4] = [
+    Platform { target: "x86_64-unknown-linux-gnu", name: "x86_64-linux", debian: Some("amd64") },
+    Platform { target: "aarch64-unknown-linux-gnu", name: "aarch64-linux", debian: Some("arm64") },
+    Platform { target: "x86_64-apple-darwin", name: "x86_64-macos", debian: None },
+    Platform { target: "aarch64-apple-darwin", name: "aarch64-macos", debian: None },
 ];
 
 impl Platform {
     /// Whether it is this machine's.
     fn is_host(&self) -> bool {
-        self.target.starts_with(std::env::consts::ARCH)
+        self.debian.is_some() && self.target.starts_with(std::env::consts::ARCH)
     }
 }
 
@@ -67,35 +72,43 @@ pub fn main(arguments: &[String]) -> Outcome {
         }
     }
     if is_wheel {
-        return python::wheel(&to);
+        return python::wheels(&to);
     }
     let version = packages::version(&root())?;
     fs::create_dir_all(&to)?;
     let zig = Zig::find()?;
     let build = |platform: &Platform| {
         let program = zig.build(platform.target, profile, &run::REHAL)?.join("rehal");
-        zig::needed_libc(&fs::read(&program)?)?;
+        if platform.debian.is_some() {
+            zig::needed_libc(&fs::read(&program)?)?;
+        }
         Ok::<_, Box<dyn Error>>(program)
     };
     let host = PLATFORMS.iter().find(|it| it.is_host()).ok_or("packages are for other processors")?;
     let dist = Dist { version, host: build(host)?, time: commit_time(), to };
     for platform in &PLATFORMS {
         let program = if platform.is_host() { Ok(dist.host.clone()) } else { build(platform) };
-        match program {
-            Ok(program) => dist.package(platform, &program)?,
-            Err(why) => println!("dist: no package for {}: {why}", platform.target),
+        let program = match program {
+            Ok(program) => program,
+            Err(why) => {
+                println!("dist: no package for {}: {why}", platform.target);
+                continue;
+            }
+        };
+        dist.package(platform, &program)?;
+        if platform.debian.is_some() {
+            let library = build_library(&zig, platform)?;
+            println!("dist: {}", dist.library(platform, &library, &program)?.display());
         }
     }
-    let library = build_library(&zig, host)?;
-    println!("dist: {}", dist.library(&library)?.display());
     fs::write(dist.to.join("Containerfile"), include_str!("Containerfile"))?;
     println!("dist: {}", dist.to.join("Containerfile").display());
     Ok(())
 }
 
-/// Builds the C library for this machine. Returns the directory that it is in.
-fn build_library(zig: &Zig, host: &Platform) -> Result<PathBuf> {
-    let built = zig.build(host.target, "capi", &["--package", "rehal-capi", "--features", "vulkan"])?;
+/// Builds the C library. Returns the directory that it is in.
+fn build_library(zig: &Zig, platform: &Platform) -> Result<PathBuf> {
+    let built = zig.build(platform.target, "capi", &["--package", "rehal-capi", "--features", "vulkan"])?;
     zig::needed_libc(&fs::read(built.join("librehal_capi.so"))?)?;
     Ok(built)
 }
@@ -116,16 +129,16 @@ fn commit_time() -> String {
 
 impl Dist {
     fn package(&self, platform: &Platform, program: &Path) -> Outcome {
-        let work = self.to.join(format!("tree-{}", platform.debian));
+        let work = self.to.join(format!("tree-{}", platform.name));
         let _ = fs::remove_dir_all(&work);
-        let deb = self.deb(platform, program, &work.join("deb"))?;
-        let tarball = self.tarball(platform, program, &work)?;
-        fs::remove_dir_all(&work)?;
-        println!("dist: {}\ndist: {}", deb.display(), tarball.display());
-        Ok(())
+        if let Some(processor) = platform.debian {
+            println!("dist: {}", self.deb(processor, program, &work.join("deb"))?.display());
+        }
+        println!("dist: {}", self.tarball(platform, program, &work)?.display());
+        Ok(fs::remove_dir_all(&work)?)
     }
 
-    fn deb(&self, platform: &Platform, program: &Path, tree: &Path) -> Result<PathBuf> {
+    fn deb(&self, processor: &str, program: &Path, tree: &Path) -> Result<PathBuf> {
         let share = tree.join("usr/share");
         self.install(program, &tree.join("usr/bin"), &share)?;
         let doc = share.join("doc/rehal");
@@ -133,33 +146,31 @@ impl Dist {
         for page in fs::read_dir(share.join("man/man1"))? {
             succeed(Command::new("gzip").args(["-9", "--no-name"]).arg(page?.path()))?;
         }
-        write(&tree.join("DEBIAN/control"), &self.control(platform, program)?)?;
-        let deb = self.to.join(format!("rehal_{}_{}.deb", self.version, platform.debian));
+        write(&tree.join("DEBIAN/control"), &self.control(processor, program)?)?;
+        let deb = self.to.join(format!("rehal_{}_{processor}.deb", self.version));
         let mut dpkg = Command::new("dpkg-deb");
         dpkg.args(["--root-owner-group", "-Zxz", "--build"]).arg(tree).arg(&deb);
         succeed(dpkg.env("SOURCE_DATE_EPOCH", &self.time).stdout(std::process::Stdio::null()))?;
         Ok(deb)
     }
 
-    fn control(&self, platform: &Platform, program: &Path) -> Result<String> {
+    fn control(&self, processor: &str, program: &Path) -> Result<String> {
         let bytes = fs::read(program)?;
         let libc = zig::needed_libc(&bytes)?;
         Ok(format!(
-            "Package: rehal\nVersion: {}\nArchitecture: {}\nMaintainer: The authors of rehal <rehal@localhost>\n\
+            "Package: rehal\nVersion: {}\nArchitecture: {processor}\nMaintainer: The authors of rehal <rehal@localhost>\n\
              Section: devel\nPriority: optional\nInstalled-Size: {}\nDepends: libc6 (>= {libc})\n\
              Recommends: libvulkan1\nSuggests: gcc, spirv-tools\n\
              Description: records, replays and profiles the work of accelerators\n \
              Replays, benchmarks, compares and tunes what a program submits to an accelerator. It reads and\n \
              writes the formats of IREE, and acts as its tools: rehal tools --install DIR links their names.\n",
             self.version,
-            platform.debian,
             bytes.len().div_ceil(1024),
         ))
     }
 
     fn tarball(&self, platform: &Platform, program: &Path, work: &Path) -> Result<PathBuf> {
-        let (processor, _) = platform.target.split_once('-').unwrap_or_default();
-        let name = format!("rehal-{}-{processor}-linux", self.version);
+        let name = format!("rehal-{}-{}", self.version, platform.name);
         let tree = work.join(&name);
         self.install(program, &tree.join("bin"), &tree.join("share"))?;
         copy(&root().join("LICENSE"), &tree.join("LICENSE"), 0o644)?;
@@ -168,10 +179,10 @@ impl Dist {
 
     /// A tarball of the C library that was built to a directory, and of the program of its version. Its file
     /// for pkg-config finds the others by its own place, so that the tree may be anywhere.
-    fn library(&self, built: &Path) -> Result<PathBuf> {
+    fn library(&self, platform: &Platform, built: &Path, program: &Path) -> Result<PathBuf> {
         let work = self.to.join("tree-library");
         let _ = fs::remove_dir_all(&work);
-        let name = format!("librehal-{}-{}-linux", self.version, std::env::consts::ARCH);
+        let name = format!("librehal-{}-{}", self.version, platform.name);
         let tree = work.join(&name);
         let lib = tree.join("lib");
         let shared = format!("librehal.so.{INTERFACE}");
@@ -180,7 +191,7 @@ impl Dist {
         symlink(&shared, lib.join("librehal.so"))?;
         copy(&built.join("librehal_capi.a"), &lib.join("librehal.a"), 0o644)?;
         // Captured code runs in it, which the library finds by its own place, too.
-        copy(&self.host, &tree.join("bin/rehal"), 0o755)?;
+        copy(program, &tree.join("bin/rehal"), 0o755)?;
         copy(&root().join("crates/capi/include/rehal.h"), &tree.join("include/rehal.h"), 0o644)?;
         copy(&root().join("LICENSE"), &tree.join("LICENSE"), 0o644)?;
         let description = format!(

@@ -62,7 +62,7 @@ fn shared(page_ending: &str) -> BTreeSet<String> {
 fn a_debian_package_is_installed_below_a_root() {
     let scratch = tempfile::tempdir().unwrap();
     let dist = dist(scratch.path());
-    let deb = dist.deb(&PLATFORMS[0], &dist.host, &scratch.path().join("tree")).unwrap();
+    let deb = dist.deb("amd64", &dist.host, &scratch.path().join("tree")).unwrap();
     assert_eq!(deb.file_name().unwrap().to_str(), Some("rehal_1.2.3_amd64.deb"));
     let field = |name: &str| printed(Command::new("dpkg-deb").arg("--field").arg(&deb).arg(name));
     assert_eq!((field("Architecture"), field("Depends")), ("amd64\n".into(), "libc6 (>= 2.26)\n".into()));
@@ -109,7 +109,7 @@ fn packages_are_the_same_each_time() {
     let dist = dist(scratch.path());
     let make = || {
         let work = scratch.path().join("work");
-        let deb = dist.deb(&PLATFORMS[1], &dist.host, &work.join("deb")).unwrap();
+        let deb = dist.deb("arm64", &dist.host, &work.join("deb")).unwrap();
         let tarball = dist.tarball(&PLATFORMS[1], &dist.host, &work).unwrap();
         fs::remove_dir_all(work).unwrap();
         (fs::read(deb).unwrap(), fs::read(&tarball).unwrap(), tarball)
@@ -135,11 +135,11 @@ fn the_c_library_is_found_wherever_it_is_unpacked() {
     for name in ["librehal_capi.so", "librehal_capi.a"] {
         fs::write(scratch.path().join(name), name).unwrap();
     }
-    let tarball = dist.library(scratch.path()).unwrap();
+    let tarball = dist.library(&PLATFORMS[0], scratch.path(), &dist.host).unwrap();
     let place = scratch.path().join("place");
     fs::create_dir(&place).unwrap();
     printed(Command::new("tar").arg("-xzf").arg(&tarball).arg("-C").arg(&place));
-    let tree = place.join(format!("librehal-1.2.3-{}-linux", std::env::consts::ARCH));
+    let tree = place.join("librehal-1.2.3-x86_64-linux");
     let expected = [
         "LICENSE",
         "bin/rehal",

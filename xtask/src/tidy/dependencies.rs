@@ -25,8 +25,11 @@ fn unused(tree: &Tree) -> Vec<Problem> {
     let manifests = tree.ending(&["Cargo.toml"]).filter(|path| *path != ROOT && !path.starts_with("fuzz/"));
     let manifests: Vec<toml::Table> = manifests.filter_map(|path| tree.text(path).parse().ok()).collect();
     let is_inherited = |name: &str| {
-        let sections =
-            manifests.iter().flat_map(|manifest| SECTIONS.iter().map(|section| manifest.get(*section)));
+        let targets =
+            |it: &toml::Table| it.get("target").and_then(|it| it.as_table()).cloned().unwrap_or_default();
+        let of_targets = manifests.iter().flat_map(targets).filter_map(|(_, it)| it.as_table().cloned());
+        let tables: Vec<_> = manifests.iter().cloned().chain(of_targets).collect();
+        let sections = tables.iter().flat_map(|it| SECTIONS.iter().map(|section| it.get(*section)));
         sections.flatten().any(|section| section.get(name).is_some())
     };
     let root = tree.text(ROOT).parse::<toml::Table>().unwrap_or_default();

@@ -3,11 +3,12 @@
 use super::{Problem, tree::Tree};
 
 /// The layers, bottom up; a crate may depend on crates of lower layers.
-const LAYERS: [&[&str]; 12] = [
+const LAYERS: [&[&str]; 13] = [
     &["base", "interleave"],
     &["crash"],
     &["jobs"],
-    &["hal", "vm", "capture", "profile", "params", "values", "roof"],
+    &["vm", "capture", "profile", "params", "values", "roof", "formats"],
+    &["hal"],
     &["local", "vulkan", "cuda", "cts"],
     &["replay", "modules"],
     &["judge"],

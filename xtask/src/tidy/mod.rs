@@ -13,6 +13,7 @@ mod fixtures;
 mod layers;
 mod map;
 mod one_of_each;
+mod platforms;
 mod product;
 mod source;
 mod state;
@@ -53,13 +54,14 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 18] = [
+const CHECKS: [(&str, Check); 19] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
     ("file and function length", code::lengths),
     ("no default bodies in backends", backends::no_default_bodies),
     ("state of the process is listed", state::check),
+    ("platforms have one place", platforms::check),
     ("one address for each question", one_of_each::check),
     ("whitespace and notes", text::whitespace_and_notes),
     ("comments are wrapped", text::wide_comments),

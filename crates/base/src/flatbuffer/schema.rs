@@ -41,6 +41,8 @@ pub enum FieldType {
     I32s,
     /// A vector of 32-bit integers.
     U32s,
+    /// A struct, within the table.
+    Struct(&'static StructSchema),
     /// A vector of structs.
     Structs(&'static StructSchema),
     /// A table.

@@ -73,6 +73,11 @@ impl<'a> Table<'a> {
         Some(Vector { buffer: self.buffer, at: at + 4, length })
     }
 
+    /// A struct field, as a vector of one.
+    pub fn structure(&self, id: usize) -> Option<Vector<'a>> {
+        Some(Vector { buffer: self.buffer, at: self.field(id)?, length: 1 })
+    }
+
     /// A vector of tables, empty by default.
     pub fn tables(&self, id: usize) -> Tables<'a> {
         Tables(self.vector(id).unwrap_or(Vector { buffer: &[], at: 0, length: 0 }))

@@ -232,14 +232,16 @@ impl Verifier<'_> {
         let size = match field.kind {
             FieldType::Tag | FieldType::U8 => 1,
             FieldType::U64 => 8,
+            FieldType::Struct(schema) => schema.size_bytes(),
             _ => 4,
         };
+        let align = if matches!(field.kind, FieldType::Struct(_)) { 4 } else { size };
         if offset < 4 || offset + size > table.size {
             let expected = format!("{size} bytes within the table's {}", table.size);
             let found = format!("offset {offset}");
             return Err(self.error(Fault::Corrupt, table.vtable + slot, field.path, expected, found));
         }
-        self.range(table.at + offset, size, size, field.path)?;
+        self.range(table.at + offset, size, align, field.path)?;
         Ok(Some(table.at + offset))
     }
 
@@ -254,6 +256,7 @@ impl Verifier<'_> {
             FieldType::U8 | FieldType::I32 | FieldType::U32(_) | FieldType::Flags(..) | FieldType::U64 => {
                 Ok(())
             }
+            FieldType::Struct(_) => Ok(()),
             FieldType::Text => self.text(at, field.path),
             FieldType::Bytes | FieldType::Tags => self.vector(at, 1, 1, field.path).map(drop),
             FieldType::I32s | FieldType::U32s => self.vector(at, 4, 4, field.path).map(drop),

@@ -2,10 +2,12 @@
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::HostMemory;
-use super::pages::{FilePages, is_mappable, whole_pages};
+use super::pages::{FilePages, LEAST_BYTES, MOST_RANGES, RANGES, whole_pages};
+use crate::platform::is_mappable;
 use crate::{Error, MappedFile, Range, Result, parallel};
 
 /// The number of bytes that a thread copies at a time.
@@ -62,7 +64,7 @@ impl HostMemory {
     ///
     /// Mapped pages that are written become the memory's own; the file never changes. Until then, a change
     /// of the file may show in them, and an access raises SIGBUS if the file has been truncated: the caller
-    /// finds out afterwards whether it has changed.
+    /// finds out afterwards whether it has changed: see [`MappedFile::check_unchanged`].
     #[doc(hidden)]
     pub fn map_file_at(
         &self,
@@ -87,6 +89,11 @@ impl HostMemory {
                 return Ok(Err(error));
             }
         }
+        let noted =
+            FilePages { start: start.addr() as u64, length: range.length, file: file.clone(), file_offset };
+        if RANGES.fetch_add(1, Ordering::Relaxed) >= MOST_RANGES {
+            return read();
+        }
         // Noted before, since the pages may be the file's from then on.
         let file_pages = file_pages.get_or_init(Box::default);
         let at = self.at_mut(pages.offset, pages.length)?;
@@ -101,14 +108,31 @@ impl HostMemory {
         });
         match mapped {
             Ok(address) if address != libc::MAP_FAILED => {
-                let (start, length) = (start.addr() as u64, range.length);
                 let mut all = file_pages.lock().unwrap_or_else(PoisonError::into_inner);
-                all.push(FilePages { start, length, file: file.clone(), file_offset });
+                // What is read again and again counts once.
+                let (first, end) = (noted.start, noted.start + noted.length);
+                all.retain(|it| it.start < first || it.start + it.length > end);
+                all.push(noted);
+                file.lend();
                 Ok(Ok(true))
             }
             // A process may have only so many mappings.
             _ => read(),
         }
+    }
+
+    /// Fills memory at `offset` with a range of other memory: a copy or, if that is a mapped file, its pages
+    /// where [`HostMemory::map_file_at`] can map them.
+    #[doc(hidden)]
+    pub fn map_from(&self, offset: u64, source: &Self, range: Range) -> Result<()> {
+        let Some((file, start)) = source.place_in_file().filter(|_| range.length >= LEAST_BYTES as u64)
+        else {
+            return self.copy_from(offset, source, range.offset, range.length);
+        };
+        source.at(range.offset, range.length)?;
+        let target = Range { offset, ..range };
+        let read = self.map_file_at(file, start as u64 + range.offset, target)?;
+        read.map(drop).map_err(|error| Error::io(format_args!("reading '{}'", file.path().display()), &error))
     }
 
     /// A copy of `range`. Pages of a file that are mapped here and have not been changed are mapped there,

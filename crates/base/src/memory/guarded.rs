@@ -6,6 +6,8 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use super::copy;
+use crate::platform::{map_reserved, unmap_pages};
+use crate::{Ability, page_bytes};
 
 /// Allocations of this size in bytes or more begin at a page. Otherwise, what else the program has allocated
 /// determines where in their pages the buffers of a kernel begin, and the same work can take an eighth longer
@@ -23,23 +25,19 @@ const MOST_SPANS: usize = 256;
 
 static SPARE: Mutex<Vec<Pages>> = Mutex::new(Vec::new());
 
-/// The contents of the unused bytes of a page, by their offset in it: never 0, and never the same twice in a
-/// row.
-static CANARY: [u8; PAGE_BYTES] = {
-    let mut bytes = [0; PAGE_BYTES];
+/// The contents of unused bytes, by their offset in [`PAGE_BYTES`], twice: never 0, and never the same twice
+/// in a row.
+static CANARY: [u8; 2 * PAGE_BYTES] = {
+    let mut bytes = [0; 2 * PAGE_BYTES];
     let mut at = 0;
-    while at < PAGE_BYTES {
-        bytes[at] = 0x80 | ((at * 37 + at / 128 + 11) as u8 & 0x7f);
+    while at < 2 * PAGE_BYTES {
+        bytes[at] = 0x80 | ((at % PAGE_BYTES * 37 + at % PAGE_BYTES / 128 + 11) as u8 & 0x7f);
         at += 1;
     }
     bytes
 };
 
 /// Accessible pages in a mapping that is otherwise reserved.
-#[cfg_attr(
-    not(all(target_os = "linux", target_arch = "x86_64", not(miri))),
-    allow(dead_code, reason = "nothing is mapped there")
-)]
 pub(super) struct Pages {
     mapping: NonNull<u8>,
     mapping_bytes: usize,
@@ -71,12 +69,10 @@ impl Pages {
     /// page does, but for its alignment: an access to what follows it faults. `at_page` is where in its first
     /// page longer memory begins.
     pub(super) fn allocate(length: usize, alignment: usize, at_page: usize) -> Option<(Self, NonNull<u8>)> {
-        let bytes = length.checked_add(at_page)?.checked_next_multiple_of(PAGE_BYTES)?;
-        let offset = if length < PAGE_BYTES && alignment < PAGE_BYTES {
-            (bytes - length) & !(alignment - 1)
-        } else {
-            at_page
-        };
+        let page = page_bytes();
+        let bytes = length.checked_add(at_page)?.checked_next_multiple_of(page)?;
+        let offset =
+            if length < page && alignment < page { (bytes - length) & !(alignment - 1) } else { at_page };
         let pages = match Self::take_spare(bytes, alignment) {
             Some(pages) => {
                 // SAFETY: the pages are accessible, and belong to this value alone.
@@ -94,7 +90,7 @@ impl Pages {
         Some((pages, data))
     }
 
-    /// Calls `visit` with the unused bytes before and after memory in these pages: a page at most each.
+    /// Calls `visit` with the unused bytes next to memory in these pages: at most [`PAGE_BYTES`] each.
     fn for_unused(&self, data: NonNull<u8>, length: usize, mut visit: impl FnMut(NonNull<u8>, usize)) {
         let offset = data.addr().get() - self.start.addr().get();
         let before = offset.min(CHECKED_BEFORE_BYTES);
@@ -102,7 +98,7 @@ impl Pages {
             // SAFETY: the bytes are between the start of the pages and the memory.
             visit(unsafe { data.sub(before) }, before);
         }
-        let after = self.length - offset - length;
+        let after = (self.length - offset - length).min(PAGE_BYTES);
         if after != 0 {
             // SAFETY: the memory ends within the pages.
             visit(unsafe { data.add(length) }, after);
@@ -158,53 +154,41 @@ impl Pages {
         drop(spare);
     }
 
-    #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
     fn map(bytes: usize, alignment: usize) -> Option<Self> {
         // The least and the most that is reserved on each side; between these, as much as the length.
         // Reserved pages take no memory.
         const LEAST_GUARD_BYTES: usize = 4 << 20;
         const MOST_GUARD_BYTES: usize = 1 << 30;
         let guard = bytes.clamp(LEAST_GUARD_BYTES, MOST_GUARD_BYTES);
+        if !Ability::Guards.is_here() {
+            return None;
+        }
         // Address space may be limited.
         Self::map_with_guards(bytes, alignment, guard)
-            .or_else(|| Self::map_with_guards(bytes, alignment, PAGE_BYTES))
+            .or_else(|| Self::map_with_guards(bytes, alignment, page_bytes()))
     }
 
-    #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
     fn map_with_guards(bytes: usize, alignment: usize, guard: usize) -> Option<Self> {
-        let alignment = alignment.max(PAGE_BYTES);
-        let length = bytes.checked_add(2 * guard)?.checked_add(alignment - PAGE_BYTES)?;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a fresh anonymous mapping at an address chosen by the system affects no other memory.
-        let mapping = unsafe { libc::mmap(std::ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0) };
-        let mapping = NonNull::new(mapping.cast::<u8>()).filter(|_| mapping != libc::MAP_FAILED)?;
-        let shift = (mapping.addr().get() + guard).next_multiple_of(alignment) - mapping.addr().get();
+        let page = page_bytes();
+        let alignment = alignment.max(page);
+        let mapping_bytes = bytes.checked_add(2 * guard)?.checked_add(alignment - page)?;
+        let (mapping, shift) = map_reserved(mapping_bytes, |address| {
+            ((address + guard).next_multiple_of(alignment) - address, bytes)
+        })?;
         // SAFETY: the mapping has room for the pages after the guard and the alignment.
         let start = unsafe { mapping.add(shift) };
-        let pages = Self { mapping, mapping_bytes: length, start, length: bytes };
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the pages are within the mapping, which this value owns.
-        let outcome = unsafe { libc::mprotect(start.as_ptr().cast(), bytes, access) };
-        (outcome == 0).then_some(pages)
-    }
-
-    #[cfg(not(all(target_os = "linux", target_arch = "x86_64", not(miri))))]
-    fn map(_bytes: usize, _alignment: usize) -> Option<Self> {
-        None
+        Some(Self { mapping, mapping_bytes, start, length: bytes })
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: `map_with_guards` created this mapping, and only this drop unmaps it.
-        #[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
-        unsafe {
-            libc::munmap(self.mapping.as_ptr().cast(), self.mapping_bytes);
-        }
+        unsafe { unmap_pages(self.mapping, self.mapping_bytes) };
     }
 }
 
-/// The contents of unused bytes at `at`: they are in one page.
+/// The contents of unused bytes at `at`, [`PAGE_BYTES`] at most.
 fn canary(at: NonNull<u8>, count: usize) -> &'static [u8] {
     &CANARY[at.addr().get() % PAGE_BYTES..][..count]
 }

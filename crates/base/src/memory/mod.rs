@@ -17,7 +17,7 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
-use crate::{Error, MappedFile, Range, Result, StatusCode};
+use crate::{Error, MappedFile, Range, Result, StatusCode, page_bytes};
 
 use guarded::{PAGE_BYTES, Pages};
 use pages::AllFilePages;
@@ -125,7 +125,7 @@ impl HostMemory {
         let file_offset = file_offset.filter(|_| length_host >= pages::LEAST_BYTES);
         let at_page = file_offset.map_or(0, |offset| pages::place_in_page(offset, alignment));
         let alignment = if length_host < PAGE_BYTES { alignment } else { alignment.max(PAGE_BYTES) };
-        let alignment = if file_offset.is_some() { alignment.max(pages::page_bytes()) } else { alignment };
+        let alignment = if file_offset.is_some() { alignment.max(page_bytes()) } else { alignment };
         // Aligned by hand, so that `alloc_zeroed` calls the allocator's calloc, which gets zero pages from
         // the kernel; with an aligned layout it would write zeros to every page.
         let padded = length_host.checked_add(alignment).ok_or_else(exhausted)?;
@@ -159,8 +159,8 @@ impl HostMemory {
 
     /// The same as [`HostMemory::allocate_for_file`], between pages that cannot be accessed, and apart from
     /// what else the program allocates: code that writes next to the memory faults, or
-    /// [`HostMemory::take_overrun`] tells. On other platforms than Linux on x86-64 it is an ordinary
-    /// allocation. It takes at least a page, and longer than an allocation the first time.
+    /// [`HostMemory::take_overrun`] tells. Without [`Ability::Guards`](crate::Ability) it is an
+    /// ordinary allocation. It takes at least a page, and longer than an allocation the first time.
     pub fn allocate_guarded(length: u64, alignment: u64, file_offset: Option<u64>) -> Result<Self> {
         let sizes = (usize::try_from(length), usize::try_from(alignment));
         let (Ok(bytes @ 1..), Ok(alignment_bytes)) = sizes else {

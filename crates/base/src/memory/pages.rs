@@ -1,36 +1,13 @@
 //! Which pages of which files can take the place of memory.
 
-use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::{MappedFile, Range};
+use crate::{MappedFile, Range, page_bytes};
 
 /// The fewest bytes of whole pages that are mapped: a mapping takes one of the few that a process may have,
 /// and faults.
 pub(super) const LEAST_BYTES: usize = 1 << 20;
-
-/// The file systems whose files are mapped, by their numbers in statfs(2): a file of a network can fail to be
-/// read at any time, and others are not known.
-#[cfg(target_os = "linux")]
-const LOCAL_FILE_SYSTEMS: [u32; 10] = [
-    0xEF53,      // ext2, ext3, ext4
-    0x5846_5342, // XFS
-    0x9123_683E, // Btrfs
-    0xF2F5_2010, // F2FS
-    0x2FC1_2FC1, // ZFS
-    0xCA45_1A4E, // bcachefs
-    0x0102_1994, // tmpfs
-    0x794C_7630, // overlayfs
-    0x7371_7368, // SquashFS
-    0xE0F5_E1E2, // EROFS
-];
-
-/// The size of a page of this system.
-pub(super) fn page_bytes() -> usize {
-    // SAFETY: the call has no arguments in memory.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(super::guarded::PAGE_BYTES)
-}
 
 /// Where in a page memory begins whose first byte is to be a file's at `offset`; 0 if `alignment` forbids it.
 pub(super) fn place_in_page(offset: u64, alignment: usize) -> usize {
@@ -38,7 +15,14 @@ pub(super) fn place_in_page(offset: u64, alignment: usize) -> usize {
     if place.is_multiple_of(alignment) { place } else { 0 }
 }
 
-/// A range of memory that was read from a file, of which pages may be mapped.
+/// The most ranges of files that are mapped at a time: a process has 65,530 mappings by default
+/// (`vm.max_map_count`), each range takes up to three, and without any left, allocations fail.
+pub(super) const MOST_RANGES: usize = 16 << 10;
+
+/// The number of them.
+pub(super) static RANGES: AtomicUsize = AtomicUsize::new(0);
+
+/// A range of memory that was read from a file, of which pages may be mapped. It counts in [`RANGES`].
 pub(super) struct FilePages {
     /// The address of its first byte.
     pub start: u64,
@@ -46,6 +30,12 @@ pub(super) struct FilePages {
     pub file: Arc<MappedFile>,
     /// The offset of the first byte in the file.
     pub file_offset: u64,
+}
+
+impl Drop for FilePages {
+    fn drop(&mut self) {
+        RANGES.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The ranges of a memory that were read so.
@@ -63,25 +53,4 @@ pub(super) fn whole_pages(start: usize, file_offset: u64, range: Range) -> Optio
     let agrees = (start as u64 ^ file_offset).is_multiple_of(page);
     let pages = Range { offset: range.offset + before, length };
     (agrees && length >= LEAST_BYTES as u64).then_some(pages)
-}
-
-/// Whether the pages of a file can be relied on as far as its system tells. This process may write a file
-/// that is open for writing.
-#[cfg(target_os = "linux")]
-pub(super) fn is_mappable(file: &File) -> bool {
-    let mut system = std::mem::MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the descriptor is open, and the structure has room for the answer.
-    let is_known = unsafe { libc::fstatfs(file.as_raw_fd(), system.as_mut_ptr()) } == 0;
-    // SAFETY: as above; the call takes no argument.
-    let mode = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
-    mode >= 0
-        && mode & libc::O_ACCMODE == libc::O_RDONLY
-        && is_known
-        // SAFETY: the call succeeded, so it wrote the structure.
-        && LOCAL_FILE_SYSTEMS.contains(&(unsafe { system.assume_init() }.f_type as u32))
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn is_mappable(_file: &File) -> bool {
-    false
 }

@@ -4,6 +4,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
 use super::guarded::PAGE_BYTES;
+use crate::platform::{map_pages, unmap_pages};
 
 /// Blocks of this size in bytes or more are kept; smaller ones the allocator keeps itself. It returns larger
 /// ones to the system, so that each page that is used has to be faulted in again: for a block that is used as
@@ -42,7 +43,7 @@ unsafe impl Send for Block {}
 impl Block {
     /// The layout of a block, of which the whole is a mapping of its own if a file may be mapped into it.
     pub(super) fn layout(size: usize, is_for_file: bool) -> Option<Layout> {
-        let is_mapping = cfg!(unix) && !cfg!(miri) && (is_for_file || size >= MAPPED_BYTES);
+        let is_mapping = !cfg!(miri) && (is_for_file || size >= MAPPED_BYTES);
         Layout::from_size_align(size, if is_mapping { PAGE_BYTES } else { 1 }).ok()
     }
 
@@ -55,12 +56,7 @@ impl Block {
     /// does not reserve memory, the system may have less than its size.
     pub(super) fn allocate(layout: Layout, is_zeroed: bool, reserves: bool) -> Option<Self> {
         if Self::is_mapping(layout) {
-            let reserve = if reserves { 0 } else { libc::MAP_NORESERVE };
-            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | reserve;
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            // SAFETY: a fresh anonymous mapping at an address chosen by the system affects no other memory.
-            let base = unsafe { libc::mmap(std::ptr::null_mut(), layout.size(), access, flags, -1, 0) };
-            let base = NonNull::new(base.cast::<u8>()).filter(|_| base != libc::MAP_FAILED)?;
+            let base = map_pages(layout.size(), reserves)?;
             return Some(Self { base, layout });
         }
         // SAFETY: the layout has a nonzero size.
@@ -106,7 +102,7 @@ impl Block {
         // SAFETY: it was allocated with this layout, and its owner frees it once.
         unsafe {
             match Self::is_mapping(self.layout) {
-                true => drop(libc::munmap(self.base.as_ptr().cast(), self.layout.size())),
+                true => unmap_pages(self.base, self.layout.size()),
                 false => dealloc(self.base.as_ptr(), self.layout),
             }
         }
@@ -117,16 +113,7 @@ impl Block {
 /// instead of returning it to the system, which faults each page in again when it is used: within what is
 /// measured, if a program measures. For programs that do the same work again and again, and only glibc.
 pub fn keep_freed_memory() {
-    #[cfg(all(target_env = "gnu", not(miri)))]
-    {
-        /// Larger blocks are mapped, and unmapped when they are freed: the most that glibc accepts.
-        const MAPPED_BYTES: libc::c_int = 32 << 20;
-        // SAFETY: the call changes when memory is returned, under the allocator's lock; -1 is never.
-        unsafe {
-            libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
-            libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES);
-        }
-    }
+    crate::platform::keep_freed_memory();
 }
 
 /// Returns all freed blocks to the allocator.

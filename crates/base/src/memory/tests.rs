@@ -419,9 +419,19 @@ fn large_reads_work_without_threads() {
 
 /// Writes through the address, as a kernel does.
 #[test]
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+#[cfg(not(miri))]
 fn writes_next_to_guarded_memory_are_found() {
-    for (length, alignment) in [(16, 0), (1, 256), (4095, 64), (4096, 64), (5000, 8192), (100 << 10, 0)] {
+    for page in [None, Some(16 << 10), Some(64 << 10)] {
+        crate::platform::PAGE_BYTES.set(page);
+        find_writes_next_to_guarded_memory();
+    }
+}
+
+#[cfg(not(miri))]
+fn find_writes_next_to_guarded_memory() {
+    for (length, alignment) in
+        [(16, 0), (1, 256), (4095, 64), (4096, 64), (5000, 8192), (8192 + 100, 0), (100 << 10, 0)]
+    {
         let memory = HostMemory::allocate_guarded(length, alignment, None).unwrap();
         assert!(memory.as_ptr().addr().is_multiple_of((alignment as usize).max(64)));
         assert!(memory.bytes(memory.whole()).unwrap().iter().all(|byte| *byte == 0));
@@ -592,4 +602,33 @@ fn a_process_without_mappings_left_copies() {
     assert!(is_used_up);
     let is_mapped = memory.map_file_at(&file, 64, memory.whole()).unwrap().unwrap();
     assert!(!is_mapped && *memory.bytes(memory.whole()).unwrap() == bytes[64..][..4 << 20]);
+}
+
+/// A process may have only so many mappings, and needs some for its allocations.
+#[test]
+#[cfg(target_os = "linux")]
+#[cfg_attr(miri, ignore = "Miri does not support mapping files")]
+fn so_many_ranges_are_mapped_and_more_are_copied() {
+    const MOST: u64 = 16 << 10;
+    let (file, bytes) = large_file("many");
+    let length = (1 << 20) + 4096;
+    // Pages that are not used take no memory.
+    let memory = HostMemory::allocate_for_file((MOST + 3) * length, 0, Some(0)).unwrap();
+    let range = |at: u64| Range { offset: at * length, length };
+    let map = |at: u64| memory.map_file_at(&file, (at % 16) * 4096, range(at)).unwrap().unwrap();
+    let is_mapped: Vec<bool> = (0..MOST + 2).map(map).collect();
+    assert!(is_mapped[..MOST as usize].iter().all(|it| *it));
+    assert_eq!(is_mapped[MOST as usize..], [false; 2]);
+    for at in [0, MOST - 1, MOST, MOST + 1] {
+        let expected = &bytes[(at % 16) as usize * 4096..][..length as usize];
+        assert!(*memory.bytes(range(at)).unwrap() == *expected, "{at}");
+    }
+    // What is read again counts once, and what is freed no longer.
+    assert!(!map(5));
+    drop(memory);
+    let memory = HostMemory::allocate_for_file(2 * length, 0, Some(0)).unwrap();
+    for _ in 0..MOST + 2 {
+        let is_mapped = memory.map_file_at(&file, 0, Range { offset: 0, length }).unwrap().unwrap();
+        assert!(is_mapped);
+    }
 }

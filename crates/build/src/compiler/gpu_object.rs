@@ -40,7 +40,7 @@ impl ObjectFunction {
     /// The functions of SPIR-V, or of an executable for Vulkan.
     #[cfg(feature = "vulkan")]
     fn of_vulkan(bytes: &[u8]) -> Result<Vec<Self>> {
-        use rehal_vulkan::executable::format::{ExecutableFormat, Image, Shader, infer, spirv};
+        use rehal_formats::vulkan::{ExecutableFormat, Image, Shader, infer, spirv};
         let format = infer(bytes).ok_or_else(|| Error::invalid_argument("not code for Vulkan"))?;
         let function = |name: &str, bindings, constants, workgroup_size| Self {
             shape: Some(Shape { bindings, constants, workgroup_size }),
@@ -53,10 +53,12 @@ impl ObjectFunction {
             return Ok(functions.map(|it| function(&it.name, 0, 0, it.workgroup_size.value(&[]))).collect());
         }
         let functions = Image::read(format, bytes)?.functions();
-        Ok(functions
-            .iter()
-            .map(|it| function(&it.name, it.binding_count, it.constant_count, it.workgroup_size))
-            .collect())
+        let function = |it: &rehal_formats::Function| {
+            let bindings = it.binding_count().unwrap_or_default();
+            let size = it.workgroup_size.unwrap_or_default();
+            function(&it.name, bindings, it.constant_count.unwrap_or_default(), size)
+        };
+        Ok(functions.iter().map(function).collect())
     }
 
     #[cfg(not(feature = "vulkan"))]

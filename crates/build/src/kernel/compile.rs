@@ -259,7 +259,12 @@ impl Build<'_> {
         if language == KernelLanguage::C && !is_self_contained {
             job.arguments.push("-lm".into());
         }
-        let messages = self.run(job, &name)?;
+        let messages = self.run(job.clone(), &name).or_else(|error| {
+            // A compiler for other machines than its own has no native processor.
+            let refuses = error.message().contains("march") && job.arguments.iter().any(|it| it == NATIVE);
+            job.arguments.retain(|it| it != NATIVE);
+            if refuses { self.run(job, &name) } else { Err(error) }
+        })?;
         let other_output = || "leave out flags that change what the compiler writes";
         let bytes = std::fs::read(&library)
             .map_err(|error| {

@@ -251,7 +251,7 @@ impl Options {
         let kernels = ProgramRecording::from_flags(flags, &mut program.recording);
         // What is in memory is stored, and so are the buffers of recorded kernels.
         let stores_files = |it: &RecordingOptions| it.record.file_policy != FilePolicy::Reference;
-        let is_read = program.parameters.mode == FileMode::File && kernels.is_none();
+        let is_read = matches!(program.parameters.mode, FileMode::Map | FileMode::File) && kernels.is_none();
         if program.recording.as_ref().is_some_and(|it| stores_files(it) || !is_read) {
             program.parameters = parameters::copied(flags);
         }

@@ -128,7 +128,7 @@ const CACHE: Flag<Cache> = Flag::choice(
     "warm",
     &[("warm", Cache::Warm), ("cold", Cache::Cold)],
     "warm: the CPU's caches contain what earlier work left there. cold: before each timed region, evicts the bytes of buffers \
-     and of the capture that the region touches, outside of the timed region (x86-64 only). Code stays warm.",
+     and of the capture that the region touches, outside of the timed region. Code stays warm.",
 );
 
 const REPLAY: Group = Group {

@@ -116,7 +116,7 @@ pub(super) const fn cache_flag(default: &'static str) -> Flag<Caches> {
         default,
         &[("warm", Caches::Warm), ("cold", Caches::Cold), ("both", Caches::Both)],
         "warm: an untimed dispatch of the same kernel precedes each that is timed. cold: the bytes that the kernel may access are \
-         evicted from the CPU's caches before each (x86-64 only). both: each by itself.",
+         evicted from the CPU's caches before each. both: each by itself.",
     )
 }
 

@@ -2,7 +2,9 @@
 
 mod report;
 
+use std::fs::File;
 use std::io::{Seek, SeekFrom};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use rehal::capture::{CaptureFile, CaptureOptions};
@@ -160,7 +162,9 @@ fn run(invocation: &Invocation) -> Result<()> {
         return Ok(());
     }
     let mut file = file.file();
-    let copy = file.try_clone().map_err(|error| Error::io("reading a temporary file", &error))?;
+    // For reading only, so that memory can have pages of it: through a clone, it may be written.
+    let copy = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).or_else(|_| file.try_clone());
+    let copy = copy.map_err(|error| Error::io("reading a temporary file", &error))?;
     // It has no path of its own, so that nothing is left behind if a kernel ends the process. Its name in
     // errors is that of the file that it becomes.
     let redacted = MappedFile::from_file(copy, output.path())?;

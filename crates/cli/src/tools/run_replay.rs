@@ -1,5 +1,6 @@
 //! `iree-run-replay`: replays a capture once.
 
+use std::collections::HashMap;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use rehal::dialogue::{Answer, Dialogue, Question, ReplayQuestions};
 use rehal::work::Replayed;
 use rehal_base::{Error, Result};
 use rehal_devices::CrashReports;
+use rehal_hal::profile::QueueOpKind;
 use rehal_jobs::Worker;
 use rehal_judge::LedgerWriter;
 use rehal_replay::{DEFAULT_BYTES_LIMIT, HostReadLog, Observer, Plan, RecordLocation, Replay};
@@ -194,7 +196,7 @@ fn observe(
     };
     let mut reported =
         options.reporting.map(|_| HostReadLog::new(Vec::new(), options.host_reads_limit_bytes));
-    let mut steps = Steps::new(replay.plan().step_count(), reports);
+    let mut steps = Steps::new(replay.plan(), reports);
     let mut ledger = ledger
         .map(|(options, sink)| LedgerWriter::new(sink, replay.plan(), options.ledger.clone()))
         .transpose()?;
@@ -256,14 +258,34 @@ struct Steps {
     progress: Progress,
     done: u64,
     total: u64,
+    /// The bytes that records read from files or the capture, if they are many, by ordinal.
+    reads: HashMap<u32, u64>,
+    /// How many of them are read, and how many there are.
+    read_bytes: [u64; 2],
 }
 
 impl Steps {
     /// Number of steps between reads of the clock.
     const STRIDE: u64 = 256;
 
-    fn new(total: usize, reports: CrashReports) -> Self {
-        Self { reports, progress: Progress::new("replaying"), done: 0, total: total as u64 }
+    /// Progress tells of this many bytes that are read from files.
+    const MANY_BYTES: u64 = 1 << 30;
+
+    fn new(plan: &Plan, reports: CrashReports) -> Self {
+        let (mut reads, mut all_bytes) = (HashMap::new(), 0_u64);
+        if plan.memory().largest_bytes >= Self::MANY_BYTES {
+            plan.distinct_transfers(|it| {
+                if matches!(it.kind, QueueOpKind::Read | QueueOpKind::Update) {
+                    reads.insert(it.location.ordinal, it.target.length);
+                }
+            });
+            all_bytes = reads.values().fold(0, |all, bytes| bytes.saturating_add(all));
+            if all_bytes < Self::MANY_BYTES {
+                reads.clear();
+            }
+        }
+        let (progress, total) = (Progress::new("replaying"), plan.step_count() as u64);
+        Self { reports, progress, done: 0, total, reads, read_bytes: [0, all_bytes] }
     }
 }
 
@@ -275,9 +297,14 @@ impl Observer for Steps {
     fn step(&mut self, location: RecordLocation) -> Result<()> {
         self.reports.step(location)?;
         self.done += 1;
-        if self.done.is_multiple_of(Self::STRIDE) {
-            self.progress.set(self.done, self.total);
+        let read_bytes = self.reads.get(&location.ordinal);
+        if read_bytes.is_some() || self.done.is_multiple_of(Self::STRIDE) {
+            let gib = |bytes: u64| bytes as f64 / (1 << 30) as f64;
+            let read = |[done, all]: [u64; 2]| format!(", {:.1}/{:.1} GiB read", gib(done), gib(all));
+            let read = || if self.reads.is_empty() { String::new() } else { read(self.read_bytes) };
+            self.progress.set_with(self.done, self.total, read);
         }
+        self.read_bytes[0] += read_bytes.unwrap_or(&0);
         Ok(())
     }
 

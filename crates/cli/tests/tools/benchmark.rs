@@ -152,7 +152,6 @@ fn fast_forward_needs_a_scope() {
 }
 
 #[test]
-#[cfg(target_arch = "x86_64")]
 fn reports_name_cold_caches() {
     for (flags, name) in [
         (&[][..], "BM_replay/cache:cold/process_time/real_time"),

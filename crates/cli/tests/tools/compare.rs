@@ -101,11 +101,7 @@ fn a_right_kernel_is_timed() {
     for part in
         ["\nwarm     ", "\ncold     ", " of the captured time (95 % interval ", " instead of ", "steal time "]
     {
-        assert_eq!(
-            ran.stdout.contains(part),
-            part != "\ncold     " || cfg!(target_arch = "x86_64"),
-            "{part}: {ran:?}"
-        );
+        assert!(ran.stdout.contains(part), "{part}: {ran:?}");
     }
     assert!(
         ran.stdout.contains(" of all threads; stopped because the interval is narrow enough after "),

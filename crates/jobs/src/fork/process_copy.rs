@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, waitid};
 
 use crate::interrupts::{self, PassedOn};
+use crate::platform::CALLS_ON_FILES;
 
 /// Most bytes of the answer of a copy.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
@@ -313,18 +314,14 @@ impl Progress {
     /// Whether a thread waits for who reads or writes a file, such as a pager, which may take any time. It is
     /// true if the system does not say.
     fn waits_for_file(&self) -> bool {
-        #[rustfmt::skip]
-        const CALLS: [i64; 12] = [
-            libc::SYS_read, libc::SYS_pread64, libc::SYS_readv, libc::SYS_write, libc::SYS_pwrite64,
-            libc::SYS_writev, libc::SYS_openat, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_flock,
-            libc::SYS_copy_file_range, libc::SYS_sendfile,
-        ];
         let threads = fs::read_dir(format!("/proc/{}/task", self.process.as_raw_pid()));
         let mut threads = threads.into_iter().flatten().filter_map(Result::ok);
         threads.any(|thread| match fs::read_to_string(thread.path().join("syscall")) {
-            Ok(call) => {
-                call.split(' ').next().and_then(|it| it.parse().ok()).is_some_and(|it| CALLS.contains(&it))
-            }
+            Ok(call) => call
+                .split(' ')
+                .next()
+                .and_then(|it| it.parse().ok())
+                .is_some_and(|it| CALLS_ON_FILES.contains(&it)),
             Err(error) => error.raw_os_error() != Some(libc::ESRCH),
         })
     }

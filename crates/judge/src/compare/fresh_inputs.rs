@@ -32,6 +32,10 @@ const BLOCK_BYTES: usize = 4 << 10;
 /// Maximum bytes of all bindings. Beyond it, inputs stay as captured, since copies of them are kept.
 const MOST_BYTES: u64 = 256 << 20;
 
+/// Longer inputs, such as weights, which another process exchanges for their values and no longer shares with
+/// a file, are fresh in some dispatches, which the code cannot know: this many bytes each on average.
+const LONG_BYTES: u64 = 8 << 20;
+
 impl Format {
     /// Whether bytes are numbers that are usual.
     fn is_all_usual(self, bytes: &[u8]) -> bool {
@@ -246,9 +250,12 @@ impl Observer for FreshInputs {
         }
         self.is_larger = !self.is_larger;
         for it in bindings {
-            let mut bytes = transfer::to_vec(it.buffer, it.offset, it.length)?;
             // Drawn for each binding, so that both sides get the same, whatever is in one that is written.
             let mut random = self.random.fork();
+            if random.u64(..it.length.max(1)) >= LONG_BYTES {
+                continue;
+            }
+            let mut bytes = transfer::to_vec(it.buffer, it.offset, it.length)?;
             if self.format.is_all_usual(&bytes) {
                 self.format.freshen(&mut bytes, &mut random, self.is_larger, false);
                 match transfer::write(it.buffer, it.offset, &bytes) {

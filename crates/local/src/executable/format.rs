@@ -1,6 +1,6 @@
 //! Names of executable formats, and detection of the format of bytes.
 
-use rehal_base::{Error, FileKind, Remedy, Result};
+use rehal_base::{Ability, Error, FileKind, Remedy, Result};
 use rehal_hal::{CompilerTarget, ExecutableFormat, FunctionInfo};
 
 use super::elf;
@@ -97,15 +97,13 @@ impl Format {
         let here = platform::ARCHITECTURE;
         for (prefix, format) in [(EMBEDDED, Self::EmbeddedElf), (SYSTEM, Self::SystemElf)] {
             let Some(architecture) = name.strip_prefix(prefix) else { continue };
-            if architecture.starts_with(here) && platform::RUNS_EXECUTABLES {
-                return Ok(format);
-            }
             if architecture.starts_with(here) {
-                let os = std::env::consts::OS;
-                return Err(Error::unimplemented(format!(
-                    "native executables are supported only on Linux on x86-64 and aarch64; this is {os} on {here}"
-                ))
-                .advise(Remedy::CompileWith { purpose: "VMVX, which needs no native code".into(), flags: VMVX_FLAGS.into() }));
+                let ability =
+                    if format == Self::SystemElf { Ability::SystemLibraries } else { Ability::NativeCode };
+                let vmvx = "VMVX, which needs no native code";
+                return ability.require().map(|()| format).map_err(|error| {
+                    error.advise(Remedy::CompileWith { purpose: vmvx.into(), flags: VMVX_FLAGS.into() })
+                });
             }
             return Err(Error::incompatible(format!(
                 "the executable is compiled for '{name}' ({architecture}); here: {here}"
@@ -160,7 +158,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
     fn names_are_supported_as_in_the_reference() {
         let here = platform::ARCHITECTURE;
         assert!(is_supported(&format!("embedded-elf-{here}")));

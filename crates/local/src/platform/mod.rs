@@ -1,36 +1,35 @@
-//! Code that depends on the operating system (`linux`), or on the processor (`x86_64`, `aarch64`).
+//! Code that depends on the operating system (`unix`, and below it `linux` and `macos`), or on the processor
+//! (`x86_64`, `aarch64`).
 //!
-//! Modules of one kind have the same items, and `unsupported` all; the rest of the crate compiles for any
-//! target.
+//! Modules of one kind have the same items. What a system lacks is an [`Ability`](rehal_base::Ability).
 
 #![allow(unsafe_code, reason = "maps pages and switches stacks; see docs/unsafe.md")]
 
 use std::hint::black_box;
 
-#[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+#[cfg(target_arch = "aarch64")]
 mod aarch64;
-#[cfg(all(target_os = "linux", target_arch = "aarch64"))]
+#[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::*;
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 mod x86_64;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_arch = "x86_64")]
 pub(crate) use x86_64::*;
 
-#[cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
+#[cfg(target_os = "linux")]
 mod linux;
-#[cfg(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
-pub(crate) use linux::*;
+#[cfg(target_os = "linux")]
+use linux as system;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+use macos as system;
+#[cfg(unix)]
+mod unix;
 
-#[cfg(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))))]
-mod unsupported;
-#[cfg(not(all(target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64"))))]
-pub(crate) use unsupported::*;
-
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-mod without_dot_products;
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-pub(crate) use without_dot_products::*;
+pub(crate) use system::{Processors, allowed_processors, pin_thread, processor_id};
+pub(crate) use unix::*;
 
 /// Protection of a run of pages. Deliberately, none is both writable and executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +65,7 @@ pub(crate) fn with_flushed_denormals(work: &mut dyn FnMut()) {
     black_box(work)();
 }
 
-#[cfg(all(test, target_os = "linux", any(target_arch = "aarch64", target_arch = "x86_64")))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rehal_base::{Context, Error, Range, Result};
 use rehal_hal::{Device, File, HostFile, HostMemory, MemoryAccess, QueueAffinity};
-use rehal_params::{Contents, ParameterFile};
+use rehal_params::{Contents, FileMode, ParameterFile};
 
 /// The parameter files, each imported into a device once.
 #[derive(Default)]
@@ -80,7 +80,11 @@ impl Files {
         let share = opened.try_clone().map_err(|error| {
             Error::io(format_args!("sharing the open file '{}'", source.path().display()), &error)
         })?;
-        let file = device.import_file(affinity, MemoryAccess::READ, HostFile::Disk(share))?;
+        let shared = match source.mode() {
+            FileMode::Map => HostFile::Disk(share),
+            _ => HostFile::Copied(share),
+        };
+        let file = device.import_file(affinity, MemoryAccess::READ, shared)?;
         let (device, source) = (device.clone(), source.clone());
         known.push(Imported { device, affinity, source, file: file.clone() });
         Ok(file)

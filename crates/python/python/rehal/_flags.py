@@ -23,7 +23,7 @@ _G0: Options = {
         "Literal[\"warm\", \"cold\"]",
         "warm: the CPU's caches contain what earlier work left there. cold: before each timed "
         "region, evicts the bytes of buffers and of the capture that the region touches, outside "
-        "of the timed region (x86-64 only)",
+        "of the timed region",
     ),
     "replay_order": (
         "Literal[\"serialized\", \"captured\", \"both\"]",
@@ -490,8 +490,8 @@ _G13: Options = {
     "cache": (
         "Literal[\"warm\", \"cold\", \"both\"]",
         "warm: an untimed dispatch of the same kernel precedes each that is timed. cold: the bytes "
-        "that the kernel may access are evicted from the CPU's caches before each (x86-64 only). "
-        "both: each by itself",
+        "that the kernel may access are evicted from the CPU's caches before each. both: each by "
+        "itself",
     ),
     "precision": (
         "_Text",
@@ -978,10 +978,10 @@ _G29: Options = {
 
 _G30: Options = {
     "parameter_mode": (
-        "Literal[\"file\", \"mmap\", \"preload\"]",
-        "How the bytes are accessed. file: read from the file on demand. mmap: mapped memory, "
-        "which devices that support it use without a copy. preload: memory into which whole files "
-        "are read at the start",
+        "Literal[\"map\", \"file\", \"mmap\", \"preload\"]",
+        "How the bytes are accessed. map: as file, but memory of CPU devices has pages of the "
+        "file, which take no memory until they are written, in the place of what is read from 1 "
+        "MiB on",
     ),
     "allow_external_paths": (
         "bool",
@@ -1159,8 +1159,8 @@ _G37: Options = {
     "cache": (
         "Literal[\"warm\", \"cold\", \"both\"]",
         "warm: an untimed dispatch of the same kernel precedes each that is timed. cold: the bytes "
-        "that the kernel may access are evicted from the CPU's caches before each (x86-64 only). "
-        "both: each by itself",
+        "that the kernel may access are evicted from the CPU's caches before each. both: each by "
+        "itself",
     ),
     "precision": (
         "_Text",

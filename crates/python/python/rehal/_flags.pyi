@@ -258,7 +258,7 @@ class _G29(TypedDict, total=False):
     workgroup_count: _Text | Sequence[_Text] | None
 
 class _G30(TypedDict, total=False):
-    parameter_mode: Literal["file", "mmap", "preload"] | None
+    parameter_mode: Literal["map", "file", "mmap", "preload"] | None
     allow_external_paths: bool | None
 
 class _G31(TypedDict, total=False):

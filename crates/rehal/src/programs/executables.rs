@@ -307,7 +307,7 @@ pub fn substitute_executables(
 /// Code by itself in the container of an executable, if it has to be in one.
 #[cfg(feature = "vulkan")]
 fn in_container(executable: &[u8], code: &[u8]) -> Option<Result<Vec<u8>>> {
-    rehal_vulkan::executable::format::with_spirv(executable, code)
+    rehal_formats::vulkan::with_spirv(executable, code)
 }
 
 #[cfg(not(feature = "vulkan"))]

@@ -133,7 +133,7 @@ impl RecordingOptions {
 
 impl Default for ParameterOptions {
     fn default() -> Self {
-        Self { files: Vec::new(), mode: FileMode::File, external_files: ExternalFiles::All }
+        Self { files: Vec::new(), mode: FileMode::Map, external_files: ExternalFiles::All }
     }
 }
 

@@ -1,7 +1,6 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::ops::ControlFlow;
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +10,13 @@ use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_devices::{CrashReports, StaticMemoryWatch};
 use rehal_jobs::{
     Caller, Conversation, Job, JobEnd, JobOutcome, JobProgress, PROGRESS_TIME, Work, WorkOptions, ended,
-    find_program, interrupts,
+    find_program, interrupts, shared_file,
 };
 use rehal_judge::{FreshInputs, StaticWrite, Verification, VerifyOptions, VerifySides, verify_lockstep};
 use rehal_replay::{
     ObservedReplay, Observer, Plan, RemoteReplay, ReplayCommand, ReplayEvent, ReplayLink, ServedRun,
     serve_replay,
 };
-use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -86,11 +84,9 @@ impl SideReplay {
         options: &WorkOptions,
     ) -> Result<Self> {
         let cannot = |error: &std::io::Error| Error::io("starting the process of a replay", error);
-        let exchange = memfd_create("rehal-replay", MemfdFlags::CLOEXEC);
-        let exchange = File::from(exchange.map_err(|error| cannot(&error.into()))?);
         let mut work = work.clone();
-        // The process opens it by this name: it has no other.
-        work.exchange = format!("/proc/{}/fd/{}", std::process::id(), exchange.as_raw_fd()).into();
+        let (exchange, name) = shared_file().map_err(|error| cannot(&error))?;
+        work.exchange = name;
         let limit = options.time;
         let progress_time = options.progress_time.unwrap_or(PROGRESS_TIME);
         let mut job = Job::for_request(&work, program, Some(progress_time), &options.confinement)?;

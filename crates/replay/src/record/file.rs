@@ -79,11 +79,11 @@ impl Source {
     /// Keeps a handle to `file` and returns it for the import.
     pub fn from_file(file: HostFile) -> Result<(Self, HostFile)> {
         match file {
-            HostFile::Disk(file) => {
-                let same = file
+            HostFile::Disk(ref on_disk) | HostFile::Copied(ref on_disk) => {
+                let same = on_disk
                     .try_clone()
                     .map_err(|error| Error::io("duplicating the descriptor of an imported file", &error))?;
-                Ok((Self::Disk(same), HostFile::Disk(file)))
+                Ok((Self::Disk(same), file))
             }
             HostFile::Memory(memory) => {
                 let memory = Arc::new(memory);

@@ -339,7 +339,7 @@ fn payload_type<V: View>(_: &V) -> PayloadType {
 /// The operating system's id of this thread.
 fn thread_id() -> u64 {
     thread_local! {
-        static ID: u64 = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs().into();
+        static ID: u64 = rehal_base::thread_id();
     }
     ID.with(|id| *id)
 }

@@ -138,6 +138,7 @@ impl ReplayFiles {
 
     /// Fails if memory of a run was a file's that has been changed since it was opened.
     pub(super) fn check_unchanged(&self, plan: &Plan, remaps: &[FileRemap]) -> Result<()> {
+        plan.capture().check_unchanged().map_err(|error| plan.in_file(error))?;
         for (stored, source) in plan.files.iter().zip(&self.0) {
             let Source::Shared(file) = source else { continue };
             let FileContents::External { path, .. } = stored.record(plan.bytes()).source.contents else {
@@ -173,13 +174,19 @@ impl Source {
         let stored = &plan.files[op.created as usize];
         // Memory must not be a file's that the run writes by another name.
         let is_written = opened.as_ref().is_some_and(|file| in_place.contains(&file.id));
-        let access = if is_written { stored.access | MemoryAccess::WRITE } else { stored.access };
+        let mut access = if is_written { stored.access | MemoryAccess::WRITE } else { stored.access };
         let file = match (opened, stored.source.contents) {
             (Some(opened), _) => HostFile::Disk(opened.file),
             // Borrowed from the capture: a copy would double the memory.
             (None, FileContents::Inline(bytes)) if !stored.access.contains(MemoryAccess::WRITE) => {
                 let range = Range { offset: bytes.start, length: bytes.count };
                 HostFile::Memory(plan.capture().memory(range)?)
+            }
+            // The plan has the offsets of the bytes in the capture.
+            (None, FileContents::Ranges { .. }) if plan.capture().path().is_some() => {
+                access = MemoryAccess::READ;
+                let bytes = plan.capture().as_slice();
+                HostFile::Memory(plan.capture().memory(Range { offset: 0, length: bytes.len() as u64 })?)
             }
             (None, _) => return Ok(Self::Own),
         };

@@ -405,7 +405,8 @@ impl<'r> IsolatedWork<'r> {
         if let HostOp::Unmap(at, Some(data)) | HostOp::Flush(at, Some(data)) = self.plan.host_ops[op as usize]
             && let Some(buffer) = &self.objects.buffers[at.buffer as usize]
         {
-            transfer::write(buffer, at.offset, data.of(self.plan.bytes()))?;
+            let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & buffer.params().access);
+            self.plan.write_data(buffer, access, Range { offset: at.offset, length: data.count }, data)?;
         }
         Ok(())
     }

@@ -73,10 +73,11 @@ impl CaptureBuilder {
         let mut bytes = bytes.into_inner();
         bytes[4] = self.version_major as u8;
         let mut at = size_of::<FileHeader>();
-        for (fields, payload) in &self.records {
+        for (fields, _) in &self.records {
             let record_type = at + std::mem::offset_of!(RecordHeader, record_type);
             bytes[record_type..record_type + 2].copy_from_slice(&fields.record_type.0.to_le_bytes());
-            at += size_of::<RecordHeader>() + payload.len();
+            // The length of the record, which may be aligned.
+            at += u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
         }
         bytes
     }

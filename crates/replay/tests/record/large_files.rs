@@ -5,12 +5,14 @@ use std::fs::{self, File as OpenFile};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use rehal_base::{Result, StatusCode, mapped_file_at};
-use rehal_hal::{BufferRef, Device, DeviceGroup, HostFile, MemoryAccess, QUEUE_AFFINITY_ANY};
+use rehal_base::{HostMemory, Result, StatusCode, mapped_file_at};
+use rehal_capture::CaptureBytes;
+use rehal_hal::{BufferRef, Device, DeviceGroup, HostFile, MemoryAccess, QUEUE_AFFINITY_ANY, SemaphoreFlags};
 use rehal_replay::{
-    FileValidation, FileWrites, HostRead, Observer, Plan, PlanOptions, RecordOptions, Replay, ReplayOptions,
-    Scope,
+    FilePolicy, FileValidation, FileWrites, HostRead, Observer, Plan, PlanOptions, RecordOptions, Replay,
+    ReplayOptions, Scope,
 };
 use tempfile::NamedTempFile;
 
@@ -35,7 +37,12 @@ type Read = (u64, u64, u64);
 /// Records a program that reads parts of a file into a buffer, enters the scope `act`, writes other bytes to
 /// the file if it is one that `writes`, and maps the buffer.
 fn record(path: &Path, reads: &[Read], writes: bool) -> Vec<u8> {
-    let program = Program::new(RecordOptions::default().file_validation(FileValidation::Digest));
+    record_with(FilePolicy::Reference, path, reads, writes)
+}
+
+fn record_with(policy: FilePolicy, path: &Path, reads: &[Read], writes: bool) -> Vec<u8> {
+    let options = RecordOptions::default().file_validation(FileValidation::Digest).file_policy(policy);
+    let program = Program::new(options);
     let device = program.device();
     let import =
         |access, opened| device.import_file(QUEUE_AFFINITY_ANY, access, HostFile::Disk(opened)).unwrap();
@@ -97,7 +104,16 @@ impl Observer for Actor<'_> {
 
 /// Replays a capture; returns the bytes that its host reads, and whether they are the file's.
 fn replay_on(device: Device, capture: &[u8], writes: FileWrites, act: &dyn Fn()) -> Result<(Vec<u8>, bool)> {
-    let plan = Plan::compile(capture.to_vec(), PlanOptions::default())?;
+    replay_bytes(device, capture.to_vec().into(), writes, act)
+}
+
+fn replay_bytes(
+    device: Device,
+    capture: CaptureBytes,
+    writes: FileWrites,
+    act: &dyn Fn(),
+) -> Result<(Vec<u8>, bool)> {
+    let plan = Plan::compile(capture, PlanOptions::default())?;
     let options = ReplayOptions::default().file_writes(writes);
     let mut actor = Actor { act, bytes: Vec::new(), is_mapped: false };
     Replay::new(plan, &DeviceGroup::new(vec![device])?, &options)?.run(&mut [&mut actor])?;
@@ -135,6 +151,154 @@ fn what_is_read_is_the_same_at_any_offset() {
     }
 }
 
+/// Captures in files: what they contain is mapped from them, at any offset in a buffer.
+#[test]
+fn what_a_capture_contains_is_mapped_from_it() {
+    const MIB: u64 = 1 << 20;
+    let cases: [(FilePolicy, &[Read], bool); 7] = [
+        (FilePolicy::CaptureRanges, &[(4, 0, BUFFER_BYTES)], true),
+        (FilePolicy::CaptureRanges, &[(1, 64, 4 * MIB)], true),
+        (FilePolicy::CaptureRanges, &[(0, 0, 2 * MIB), (77, 2 * MIB, 2 * MIB)], true),
+        (FilePolicy::CaptureRanges, &[(64, 4, 4 * MIB)], false),
+        (FilePolicy::CaptureRanges, &[(0, 0, MIB / 2), (MIB, MIB, MIB / 2)], false),
+        (FilePolicy::CaptureAll, &[(64, 0, BUFFER_BYTES)], true),
+        (FilePolicy::CaptureAll, &[(4, 0, BUFFER_BYTES)], false),
+    ];
+    for (policy, reads, is_mapped) in cases {
+        let file = on_disk();
+        let capture = record_with(policy, file.path(), reads, false);
+        file.close().unwrap();
+        is_mapped_from_its_file(&capture, &expected(reads), is_mapped);
+    }
+}
+
+fn is_mapped_from_its_file(capture: &[u8], expected: &[u8], is_mapped: bool) {
+    let (bytes, is_files) = replay(capture, &|| ()).unwrap();
+    assert!(bytes == expected && !is_files, "bytes in memory are copied");
+    let mut on_disk = NamedTempFile::new().unwrap();
+    on_disk.write_all(capture).unwrap();
+    let is_mapped = is_mapped && cfg!(target_os = "linux");
+    let replay = |device, act: &dyn Fn()| {
+        replay_bytes(device, CaptureBytes::map(on_disk.path())?, FileWrites::Copy, act)
+    };
+    for device in [local_sync(), local_task()] {
+        let (bytes, is_files) = replay(device, &|| ()).unwrap();
+        assert!(bytes == expected);
+        assert_eq!(is_files, is_mapped);
+    }
+    assert!(fs::read(on_disk.path()).unwrap() == capture);
+    let grown = replay(local_sync(), &|| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        OpenFile::options().append(true).open(on_disk.path()).unwrap().write_all(&[0]).unwrap();
+    });
+    match (grown, is_mapped) {
+        (Ok((bytes, _)), false) => assert!(bytes == expected, "what was copied stays"),
+        (Err(error), true) => {
+            assert!(error.to_string().contains("the file was changed while it was in use"), "{error}");
+            assert!(error.context_lines().contains(&format!("'{}'", on_disk.path().display())));
+        }
+        (outcome, _) => panic!("{:?}", outcome.map(|(_, is_files)| is_files)),
+    }
+}
+
+/// The capture of a program that fills a buffer, maps it in a scope for the second time, and reads it.
+fn record_host(fill: impl FnOnce(&Program) -> rehal_hal::Buffer) -> Vec<u8> {
+    let program = Program::new(RecordOptions::default());
+    let buffer = fill(&program);
+    program.recorder.scope("act").unwrap();
+    let mut bytes = vec![0; buffer.size() as usize];
+    buffer.read(0, &mut bytes).unwrap();
+    program.capture()
+}
+
+#[test]
+fn host_writes_and_imported_memory_are_mapped_from_the_capture() {
+    let all = contents();
+    let written = record_host(|program| program.buffer(&all));
+    is_mapped_from_its_file(&written, &all, true);
+    let behind = record_host(|program| {
+        let buffer = program.buffer(&vec![0; all.len() + 100]);
+        buffer.write(100, &all).unwrap();
+        buffer
+    });
+    is_mapped_from_its_file(&behind, &[&[0; 100], &all[..]].concat(), true);
+    let imported = record_host(|program| {
+        let memory = Arc::new(HostMemory::allocate(all.len() as u64).unwrap());
+        memory.write(0, &all).unwrap();
+        program.device().import_buffer(mappable(), &memory, memory.whole()).unwrap()
+    });
+    is_mapped_from_its_file(&imported, &all, true);
+}
+
+/// Work that reads and writes a buffer before and after its pages are exchanged, all of it in flight.
+#[test]
+fn reads_into_a_buffer_with_work_in_flight_are_in_order() {
+    let file = on_disk();
+    for device in [local_sync(), local_task()] {
+        let queue = || device.queue(QUEUE_AFFINITY_ANY);
+        let opened = HostFile::Disk(OpenFile::open(file.path()).unwrap());
+        let file = device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, opened).unwrap();
+        let params = rehal_hal::BufferParams { file_offset: Some(64), ..mappable() };
+        let (buffer, copies) = (
+            device.allocate_buffer(params, BUFFER_BYTES).unwrap(),
+            (0..4).map(|_| device.allocate_buffer(mappable(), BUFFER_BYTES).unwrap()).collect::<Vec<_>>(),
+        );
+        let done = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap();
+        let whole = || BufferRef::whole(&buffer);
+        let mut step = 1;
+        let mut next = |issue: &dyn Fn(rehal_hal::Queue<'_>) -> Result<()>| {
+            let (waits, signals) = ([done.at(step)], [done.at(step + 1)]);
+            issue(queue().wait(&waits).signal(&signals)).unwrap();
+            step += 1;
+        };
+        for (round, copy) in copies.iter().enumerate() {
+            next(&|queue| queue.fill(BufferRef::range(&buffer, 0, BUFFER_BYTES - 1), &[round as u8 + 1], 0));
+            next(&|queue| queue.read(&file, 64, BufferRef::range(&buffer, 0, 3 << 20), 0));
+            next(&|queue| queue.copy(whole(), BufferRef::whole(copy), 0));
+        }
+        done.signal(1).unwrap();
+        device.flush(QUEUE_AFFINITY_ANY).unwrap();
+        done.wait(step, None).unwrap();
+        for (round, copy) in copies.iter().enumerate() {
+            let mut bytes = vec![0; BUFFER_BYTES as usize];
+            copy.read(0, &mut bytes).unwrap();
+            let (read, filled) = bytes.split_at(3 << 20);
+            assert!(*read == contents()[64..][..3 << 20], "round {round}");
+            assert!(filled[..filled.len() - 1].iter().all(|byte| *byte == round as u8 + 1), "round {round}");
+        }
+        file.backend().check_unchanged().unwrap();
+    }
+    assert!(fs::read(file.path()).unwrap() == contents());
+}
+
+/// Lengths and offsets of more than 32 bits: a sparse file, mapped.
+#[test]
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn reads_of_more_than_4_gib_are_mapped() {
+    const LENGTH: u64 = (4 << 30) + (3 << 20) + 5;
+    let file = NamedTempFile::new().unwrap();
+    file.as_file().set_len(LENGTH + (5 << 30)).unwrap();
+    let offset = (4 << 30) + 128;
+    for at in [0, 1 << 32, LENGTH - 7] {
+        file.as_file().write_all_at(&at.to_le_bytes()[..7], offset + at).unwrap();
+    }
+    let device = local_sync();
+    let opened = HostFile::Disk(OpenFile::open(file.path()).unwrap());
+    let file = device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, opened).unwrap();
+    let params = rehal_hal::BufferParams { file_offset: Some(offset), ..mappable() };
+    let buffer = device.allocate_buffer(params, LENGTH).unwrap();
+    device.queue(QUEUE_AFFINITY_ANY).read(&file, offset, BufferRef::whole(&buffer), 0).unwrap();
+    for at in [0, 1 << 32, LENGTH - 7] {
+        let mut bytes = [0; 7];
+        buffer.read(at, &mut bytes).unwrap();
+        assert_eq!(bytes, at.to_le_bytes()[..7]);
+    }
+    let map = buffer.map(MemoryAccess::READ, 0, LENGTH).unwrap();
+    let middle = map.source().unwrap().as_ptr().addr() + (2 << 30);
+    assert!(mapped_file_at(middle, |_, _| ()).is_some(), "mapped, or the machine would need the memory");
+    map.unmap().unwrap();
+}
+
 const WHOLE: &[Read] = &[(64, 0, BUFFER_BYTES)];
 
 #[test]
@@ -159,6 +323,20 @@ fn a_file_that_changes_during_a_run_is_an_error_that_names_it() {
         let places = error.context_lines();
         let file = format!("external file '{}'", file.path().display());
         assert!(places.contains(&file), "{places:?}");
+        assert!(places.iter().any(|line| line.starts_with("record #")), "{places:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_shorter_than_captured_is_an_error_that_names_it() {
+    for length in [0, 1 << 20, FILE_BYTES as u64 - 1] {
+        let file = on_disk();
+        let capture = record(file.path(), WHOLE, false);
+        file.as_file().set_len(length).unwrap();
+        let error = replay(&capture, &|| ()).unwrap_err();
+        let places = error.context_lines();
+        let path = file.path().display().to_string();
+        assert!(error.to_string().contains(&path) || places.iter().any(|it| it.contains(&path)), "{error}");
         assert!(places.iter().any(|line| line.starts_with("record #")), "{places:?}");
     }
 }

@@ -32,7 +32,7 @@ fn repeat_with(bytes: &[u8], order: ReplayOrder, device: Device, between: &dyn F
 fn repeat_by(bytes: &[u8], options: &ReplayOptions, device: Device, between: &dyn Fn()) -> Result<Repeated> {
     let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
     // Evictions change nothing.
-    let cold_scope = cfg!(target_arch = "x86_64").then(|| b"part".to_vec());
+    let cold_scope = Some(b"part".to_vec());
     let options = options.clone().cold_scope(cold_scope);
     let replay = Arc::new(Replay::new(plan, &DeviceGroup::new(vec![device])?, &options)?);
     let mut fast = replay.fast_forward(b"part", &mut [])?;

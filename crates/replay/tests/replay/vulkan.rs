@@ -1,8 +1,9 @@
 //! The reports of this crate and the Vulkan driver's readers on captures of the pinned release on Vulkan,
 //! without a device.
 
+use rehal_formats::vulkan::{Dispatch, Image, infer};
+use rehal_hal::FunctionInfo;
 use rehal_replay::{Plan, PlanOptions};
-use rehal_vulkan::executable::format::{Dispatch, Image, infer};
 
 /// The plans of the captures of the fixtures, with their names.
 fn plans() -> Vec<(String, Plan)> {
@@ -21,7 +22,8 @@ fn executables_have_the_functions_that_the_release_reflected() {
             let format = str::from_utf8(record.format).unwrap();
             assert_eq!(infer(record.data), Some(format), "{name}");
             let image = Image::read(format, record.data).unwrap();
-            assert_eq!(image.functions(), record.function_infos(), "{name}");
+            let functions = FunctionInfo::of_code(image.functions()).unwrap();
+            assert_eq!(functions, record.function_infos(), "{name}");
             let is_addressed = matches!(image.pipelines[0].dispatch, Dispatch::Addresses(_));
             assert_eq!(is_addressed, name.contains(".addresses"), "{name}");
             count += 1;

@@ -101,6 +101,10 @@ impl<W: Write> Printer<'_, W> {
             FieldType::U32s => self.scalars(table.vector(id), |printer, vector, index| {
                 write!(printer.out, "{}", u32::from_le_bytes(vector.element(index).unwrap_or_default()))
             }),
+            FieldType::Struct(schema) => match table.structure(id) {
+                Some(structure) => self.record(structure, 0, schema),
+                None => Ok(()),
+            },
             FieldType::Structs(schema) => {
                 self.scalars(table.vector(id), |printer, vector, index| printer.record(vector, index, schema))
             }

@@ -6,19 +6,18 @@
 //! pushed if the device can, or a table of addresses, which is in the memory of the device if the host can
 //! write to it.
 
-pub mod format;
 mod pipeline;
 mod prepared;
 mod support;
 pub mod validator;
 
 use rehal_base::FileKind;
-use rehal_hal::ExecutableFormat;
+use rehal_hal::{ExecutableFormat, FunctionInfo};
 
 pub(crate) use pipeline::{Pipeline, Slots, descriptor_range};
 pub(crate) use prepared::{VulkanExecutable, is_supported};
 
-use format::{Image, binds_addresses, written_bindings};
+use rehal_formats::vulkan::{Image, binds_addresses, written_bindings};
 
 /// The formats of the driver.
 pub(crate) const FORMATS: [ExecutableFormat; 1] = [ExecutableFormat {
@@ -27,7 +26,7 @@ pub(crate) const FORMATS: [ExecutableFormat; 1] = [ExecutableFormat {
     files: &[FileKind::VulkanExecutable, FileKind::SpirV],
     is_host_code: false,
     states_workgroup_sizes: true,
-    functions: |format, bytes| Ok(Image::read(format, bytes)?.functions()),
+    functions: |format, bytes| FunctionInfo::of_code(Image::read(format, bytes)?.functions()),
     written_bindings: Some(written_bindings),
     binds_addresses: Some(binds_addresses),
     is_same_code: None,

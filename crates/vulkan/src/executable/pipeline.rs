@@ -3,8 +3,8 @@ use std::sync::Arc;
 use ash::vk;
 use rehal_base::{Error, Remedy, Result};
 
-use super::format::{AddressLayout, ROOT_BYTES, Root, SubgroupSizes};
 use crate::gpu::Gpu;
+use rehal_formats::vulkan::{AddressLayout, ROOT_BYTES, Root, SubgroupSizes};
 
 /// Advice about code for other subgroups.
 const FOR_THIS_DEVICE: &str = "compile it for a target with the subgroup size of this device";

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use ash::vk;
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_crash::CrashNote;
+use rehal_formats::vulkan::{
+    DescriptorKind, DescriptorSlot, Dispatch, DispatchAbi, ExecutableFormat, Image, PipelineLayout,
+    ShaderSupport, SubgroupSizes,
+};
 use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo};
 
-use super::format::{
-    self, DescriptorKind, Dispatch, DispatchAbi, ExecutableFormat, Image, ShaderSupport, SubgroupSizes,
-};
 use super::pipeline::{Addresses, Layout, Pipeline, Slot, Slots};
 use super::validator;
 use crate::error::failure;
@@ -114,7 +115,7 @@ impl VulkanExecutable {
             pipelines.push(made.context(place)?);
         }
         parts.destroy_modules();
-        Ok(Self { functions: image.functions(), pipelines, parts })
+        Ok(Self { functions: FunctionInfo::of_code(image.functions())?, pipelines, parts })
     }
 
     /// The executable, if it was prepared for this device. Fails otherwise.
@@ -254,7 +255,7 @@ fn check_limits(gpu: &Gpu, image: &Image, constants: &[u32]) -> Result<()> {
 fn subgroup_size(
     gpu: &Gpu,
     image: &Image,
-    pipeline: &format::Pipeline,
+    pipeline: &rehal_formats::vulkan::Pipeline,
     constants: &[u32],
 ) -> (Option<u32>, Option<SubgroupSizes>) {
     let shader = image.shaders.get(pipeline.shader);
@@ -310,8 +311,8 @@ fn descriptor_type(kind: DescriptorKind) -> vk::DescriptorType {
 }
 
 /// The descriptors of a pipeline layout, in the order of the bindings of a dispatch.
-fn slots(limits: &vk::PhysicalDeviceLimits, image: &Image, layout: &format::PipelineLayout) -> Vec<Slot> {
-    let slot = |slot: format::DescriptorSlot| {
+fn slots(limits: &vk::PhysicalDeviceLimits, image: &Image, layout: &PipelineLayout) -> Vec<Slot> {
+    let slot = |slot: DescriptorSlot| {
         let (alignment, largest) = match slot.kind {
             DescriptorKind::UniformBuffer => {
                 (limits.min_uniform_buffer_offset_alignment, limits.max_uniform_buffer_range)
@@ -428,7 +429,7 @@ impl Parts {
     fn create_pipeline(
         &mut self,
         image: &Image,
-        pipeline: &format::Pipeline,
+        pipeline: &rehal_formats::vulkan::Pipeline,
         layout: &Arc<Layout>,
         constants: &[u32],
     ) -> Result<Pipeline> {

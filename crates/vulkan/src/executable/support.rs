@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use ash::vk;
 
-use super::format::{Feature, ShaderSupport};
 use crate::gpu::Gpu;
+use rehal_formats::vulkan::{Feature, ShaderSupport};
 
 impl ShaderSupport for Gpu {
     fn supports(&self, feature: Feature) -> bool {

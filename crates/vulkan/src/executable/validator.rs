@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use rehal_base::{Context, Error, Result, StatusCode};
 
-use super::format::Image;
+use rehal_formats::vulkan::Image;
 
 const VALIDATOR: &str = "spirv-val";
 /// The rules of the latest version that the driver needs, which include those of earlier versions of SPIR-V.

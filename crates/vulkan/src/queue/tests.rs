@@ -1,6 +1,6 @@
 //! Faults that software drivers do not have by themselves, and a device that is gone.
 
-#[path = "../../tests/formats/spinning.rs"]
+#[path = "../../tests/validity/spinning.rs"]
 mod spinning;
 
 use std::sync::{Arc, mpsc};

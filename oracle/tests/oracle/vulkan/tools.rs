@@ -268,7 +268,8 @@ fn against_another() -> Outcome {
     let add = path(&find("add4.add")?.path);
     let wrong = verify_captures(&[&substitution, SAME, &add], devices, &cpu("add4.add"))?;
     let said = stdout(&wrong);
-    ensure(wrong.code == Some(2) && said.contains("[0] expected 11.0, got 1100.0"), || said)?;
+    let is_wrong = wrong.code == Some(2) && said.contains("[0] expected 11.0, got 1100.0");
+    ensure(is_wrong, || format!("{}\n{said}", wrong.summary()))?;
     let mlp = path(&find("mlp.mlp")?.path);
     let more = verify_captures(&[&mlp], devices, &cpu("bench.mlp.5"))?;
     let said = stdout(&more);

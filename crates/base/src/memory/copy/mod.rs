@@ -6,20 +6,20 @@
 //! C++, does not define concurrent atomic accesses of different sizes to the same location, and two threads
 //! may choose different sizes.
 //!
-//! `portable.rs` implements that specification directly; Miri and the thread sanitizer check it. `x86_64.rs`
-//! implements it in inline assembly, with wide moves and with the C library's `memmove` and `memset`. A block
-//! of assembly must behave as some Rust code could (the Rust reference, "Rules for inline assembly"): each
-//! wide move is one of the outcomes that the byte accesses allow.
+//! `portable.rs` implements that specification directly; Miri and the thread sanitizer check it.
+//! `assembly.rs` implements it in inline assembly, with wide moves and with the C library's `memmove` and
+//! `memset`. A block of assembly must behave as some Rust code could (the Rust reference, "Rules for inline
+//! assembly"): each wide move is one of the outcomes that the byte accesses allow.
 
-#[cfg(any(test, miri, not(target_arch = "x86_64"), rehal_portable_memory))]
+#[cfg(not(any(miri, rehal_portable_memory)))]
+mod assembly;
+#[cfg(any(test, miri, rehal_portable_memory))]
 mod portable;
-#[cfg(all(target_arch = "x86_64", not(any(miri, rehal_portable_memory))))]
-mod x86_64;
 
-#[cfg(any(miri, not(target_arch = "x86_64"), rehal_portable_memory))]
+#[cfg(not(any(miri, rehal_portable_memory)))]
+use assembly as chosen;
+#[cfg(any(miri, rehal_portable_memory))]
 use portable as chosen;
-#[cfg(all(target_arch = "x86_64", not(any(miri, rehal_portable_memory))))]
-use x86_64 as chosen;
 
 /// Copies between shared bytes, like `memmove`: if the ranges overlap, the target receives the source's
 /// previous contents, unless another thread writes it meanwhile.

@@ -1,8 +1,8 @@
-//! The accesses byte by byte: the specification of the others, and the implementation on other processors,
-//! under Miri and under the thread sanitizer.
+//! The accesses byte by byte: the specification of the others, and the implementation under Miri
+//! and under the thread sanitizer.
 
 #![cfg_attr(
-    not(any(miri, not(target_arch = "x86_64"), rehal_portable_memory)),
+    not(any(miri, rehal_portable_memory)),
     allow(dead_code, reason = "tests compare with part of it")
 )]
 

@@ -5,20 +5,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use libc::FILE;
 
-use super::fault::{SIGNALS, exit_now};
+use super::fault::SIGNALS;
+use crate::platform::exit_now;
 
 // SAFETY: declared as in the C library (POSIX `stdio.h`; glibc and musl have all of them).
 unsafe extern "C" {
     static stdout: *mut FILE;
     fn ftrylockfile(stream: *mut FILE) -> c_int;
     fn fflush_unlocked(stream: *mut FILE) -> c_int;
-}
-
-/// Flushes the output of native code in C streams.
-pub(crate) fn flush_c_streams() {
-    // SAFETY: null means all output streams, and each is locked while it is flushed. Write errors are the
-    // concern of the code that printed.
-    unsafe { libc::fflush(std::ptr::null_mut()) };
 }
 
 /// Exit status after a second fault.

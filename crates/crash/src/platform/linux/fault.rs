@@ -4,15 +4,13 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
-use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::Once;
-use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use rehal_base::page_bytes;
 
 use super::{interrupt, processor};
-use crate::platform::{EXIT, Fault};
-use crate::removal::remove_after_crash;
+use crate::platform::{EXIT, Fault, announce};
 use crate::status_of_signal;
 
 pub(super) const SIGNALS: [(c_int, &str); 6] = [
@@ -256,53 +254,5 @@ impl std::ops::Deref for ThreadName {
 
     fn deref(&self) -> &[u8] {
         self.name.get(..self.length).unwrap_or_default()
-    }
-}
-
-/// Writes to standard error without buffering; async-signal-safe.
-pub(crate) fn write_stderr(mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        // SAFETY: the pointer and the length are of a live slice.
-        let written = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
-        let Ok(written @ 1..) = usize::try_from(written) else { return };
-        bytes = &bytes[written.min(bytes.len())..];
-    }
-}
-
-/// Where the exit status is written before [`exit_now`] ends the process; -1 for nowhere.
-static ANNOUNCED: AtomicI32 = AtomicI32::new(-1);
-
-/// From now on, [`exit_now`] first writes the exit status to this file, as a byte.
-pub(crate) fn announce_exits(to: OwnedFd) {
-    ANNOUNCED.store(to.into_raw_fd(), Ordering::Relaxed);
-}
-
-/// Writes the exit status to the file that was set for it. Async-signal-safe.
-pub(crate) fn announce(status: u8) {
-    let announced = ANNOUNCED.load(Ordering::Relaxed);
-    if announced >= 0 {
-        // SAFETY: the pointer and the length are of a local variable. If it fails, the process ends without.
-        unsafe { libc::write(announced, (&raw const status).cast(), 1) };
-    }
-}
-
-/// Removes what has a [`Removal`](crate::Removal) and exits without running anything else; async-signal-safe.
-pub(crate) fn exit_now(status: i32) -> ! {
-    remove_after_crash();
-    announce(status as u8);
-    // SAFETY: never returns and runs no code of this process.
-    unsafe { libc::_exit(status) }
-}
-
-/// The same, but aborts: the system's action for SIGABRT, such as a core dump, which has the fault below the
-/// handler. Async-signal-safe.
-pub(crate) fn abort_now() -> ! {
-    remove_after_crash();
-    announce(status_of_signal(libc::SIGABRT));
-    // SAFETY: both calls are async-signal-safe; without our handler, which would report the abort as a second
-    // crash.
-    unsafe {
-        libc::signal(libc::SIGABRT, libc::SIG_DFL);
-        libc::abort()
     }
 }

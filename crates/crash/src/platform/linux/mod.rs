@@ -4,7 +4,6 @@ mod c_stdio;
 mod fault;
 mod interrupt;
 mod metadata;
-mod shared;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -15,12 +14,8 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as processor;
 
-pub(crate) use c_stdio::{flush_after_crash, flush_c_streams};
-pub(crate) use fault::{
-    abort_now, allow_accesses, announce, announce_exits, arm_thread, exit_now, handles_faults,
-    install_handlers, thread_name, write_stderr,
-};
+pub(crate) use c_stdio::flush_after_crash;
+pub(crate) use fault::{allow_accesses, arm_thread, handles_faults, install_handlers, thread_name};
 pub(crate) use interrupt::{interrupt_thread, thread_id};
 pub(crate) use metadata::answer_metadata;
 pub(crate) use processor::METADATA_CALLS;
-pub(crate) use shared::shared_zeros;

@@ -11,7 +11,7 @@ use object::read::elf::{RelrIterator, Sym};
 use rehal_base::FormatError;
 
 use super::header::{Segment, file_offset};
-use super::reader::{Reader, Table, u32_at};
+use rehal_formats::elf::{Reader, Table, u32_at};
 
 /// An entry of the symbol table.
 pub(in crate::executable) type Symbol = Sym64<LE>;

@@ -5,7 +5,7 @@ use rehal_base::FormatError;
 
 use super::header::machine_name;
 use super::machine::Machine;
-use super::reader::{Reader, u16_at, u64_at};
+use rehal_formats::elf::{Reader, u16_at, u64_at};
 
 /// First bytes of a container.
 pub(crate) const MAGIC: [u8; 4] = [0xFA, 0x70, 0x0E, 0x1F];

@@ -10,10 +10,8 @@ use object::elf::{
 use rehal_base::FormatError;
 
 use super::machine::Machine;
-use super::reader::{Reader, Table};
-
-/// First bytes of an ELF image.
-pub(crate) const MAGIC: [u8; 4] = [0x7F, b'E', b'L', b'F'];
+pub(crate) use rehal_formats::elf::MAGIC;
+use rehal_formats::elf::{Reader, Table};
 
 const HEADER_BYTES: u64 = size_of::<FileHeader64<LE>>() as u64;
 const SEGMENT_BYTES: u64 = size_of::<ProgramHeader64<LE>>() as u64;

@@ -11,9 +11,9 @@ use smallvec::SmallVec;
 
 use super::dynamic::Dynamic;
 use super::header::{Segment, check_segment, file_offset};
-use super::reader::Reader;
 use super::{fat, header, property, relocate};
 use crate::platform::Protection;
+use rehal_formats::elf::Reader;
 
 /// Maximum memory of an image beyond its own bytes: gaps between segments and zeroed data.
 const EXTRA_MEMORY_BYTES: u64 = 64 << 20;

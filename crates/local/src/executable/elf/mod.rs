@@ -20,7 +20,6 @@ mod image;
 mod machine;
 mod module;
 mod property;
-mod reader;
 mod relocate;
 
 pub(in crate::executable) use dynamic::{Dynamic, RELOCATION_BYTES, SYMBOL_BYTES, Symbol};
@@ -31,9 +30,8 @@ pub(in crate::executable) use header::{check_segment, file_offset, segments};
 pub use image::Image;
 pub(in crate::executable) use machine::{ARM_64, Machine, X86_64};
 pub use module::Module;
-pub(in crate::executable) use reader::{Reader, u16_at, u32_at, u64_at};
-
 use rehal_base::{Fault, FormatError};
+pub(in crate::executable) use rehal_formats::elf::{Reader, u16_at, u32_at, u64_at};
 
 /// The image for this machine if `bytes` are a container, otherwise all of `bytes`.
 pub(super) fn own_image(bytes: &[u8]) -> Result<&[u8], FormatError> {

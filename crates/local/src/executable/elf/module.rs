@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 use super::header::Segment;
 use super::image::Image;
-use super::reader::u64_at;
 use super::relocate;
 use crate::platform::{Mapping, Protection, WritableMapping};
+use rehal_formats::elf::u64_at;
 
 /// An image in memory, relocated and protected; unmapped when dropped.
 pub struct Module {

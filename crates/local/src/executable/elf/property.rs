@@ -7,9 +7,9 @@ use object::read::elf::NoteIterator;
 use rehal_base::FormatError;
 
 use super::header::Segment;
-use super::reader::Reader;
 use crate::executable::abi::PROCESSOR_DATA_WORDS;
 use crate::executable::processor;
+use rehal_formats::elf::Reader;
 
 /// The name of the property, for errors.
 pub(super) const FIELD: &str = "GNU_PROPERTY_X86_ISA_1_NEEDED";

@@ -10,7 +10,7 @@ use rehal_base::FormatError;
 use super::dynamic::Dynamic;
 use super::header::Segment;
 use super::machine::Machine;
-use super::reader::{Reader, Table, u64_at};
+use rehal_formats::elf::{Reader, Table, u64_at};
 
 /// A change to the image's memory, in image addresses.
 pub(super) struct Change {

@@ -64,7 +64,7 @@ impl JitDump {
                 record(&mut records, CODE_DEBUG_INFO, &body);
             }
             let mut body = Vec::new();
-            let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+            let thread = rehal_base::thread_id() as u32;
             body.extend(std::process::id().to_le_bytes());
             body.extend(thread.to_le_bytes());
             for value in [it.address, it.address, it.bytes.len() as u64, self.count] {

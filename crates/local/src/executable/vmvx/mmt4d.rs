@@ -197,6 +197,7 @@ impl Number for i8 {
         match work.shape.tile {
             [16, 16, 2] if platform::has_dot_products(16) => work.multiply_blocks::<DotProducts, 2, 16, 8>(),
             [8, 8, 2] if platform::has_dot_products(8) => work.multiply_blocks::<DotProducts, 2, 8, 4>(),
+            [8, 8, 4] if platform::has_quad_products() => work.multiply_blocks::<QuadProducts, 4, 8, 4>(),
             _ => false,
         }
     }
@@ -233,7 +234,7 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
                     accumulates: shape.accumulates,
                 };
                 // The tile sizes of `tile_sizes` as constants. The others have kernels with register blocking
-                // on each processor that selects them.
+                // on each processor that selects them, but for 8x8x8, of aarch64 with i8mm.
                 match (m0, n0, k0) {
                     (8, 4, 1) => panels.fixed::<8, 4, 1>(out),
                     (8, 4, 2) => panels.fixed::<8, 4, 2>(out),
@@ -413,6 +414,32 @@ impl<const N: usize, const ROWS: usize> Block<2, N, ROWS> for DotProducts {
         sums: [&mut [[[u8; 4]; N]; ROWS]; 2],
     ) {
         platform::add_dot_products(lhs, block, rhs, sums);
+    }
+}
+
+/// The [`Block`] of `i8`, whose elements are four along k.
+struct QuadProducts;
+
+impl<const N: usize, const ROWS: usize> Block<4, N, ROWS> for QuadProducts {
+    type Left = [u8; 4];
+    const WIDENS: bool = false;
+
+    #[inline(always)]
+    fn widen(_panel: &[[[u8; 4]; N]], _wide: &mut [[i16; 2]]) {}
+
+    #[inline(always)]
+    fn left<'a>(panel: &'a [[[u8; 4]; N]], _wide: &'a [[i16; 2]]) -> &'a [[[u8; 4]; N]] {
+        panel
+    }
+
+    #[inline(always)]
+    fn multiply(
+        lhs: &[[[u8; 4]; N]],
+        block: usize,
+        rhs: [&[[[u8; 4]; N]]; 2],
+        sums: [&mut [[[u8; 4]; N]; ROWS]; 2],
+    ) {
+        platform::add_quad_products(lhs, block, rhs, sums);
     }
 }
 

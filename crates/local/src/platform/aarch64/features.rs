@@ -1,11 +1,11 @@
 //! Features of the processor.
 
+use crate::platform::system::feature_words;
+
 /// The features: bit in the first feature word (source: `iree/schemas/cpu_feature_bits.inl`), name as LLVM
-/// spells it, and whether the processor has it and the system supports it (source: the kernel's
-/// `arm64/elf_hwcaps`).
+/// spells it, and whether the processor has it and the system supports it.
 pub(crate) fn features() -> Vec<(u32, &'static str, bool)> {
-    // SAFETY: the call reads what the system has passed to the process.
-    let words = unsafe { [libc::getauxval(libc::AT_HWCAP), libc::getauxval(libc::AT_HWCAP2)] };
+    let words = feature_words();
     let features = [
         // (our bit, name, word, its bit)
         (0, "fp-armv8", 0, 0),

@@ -1,16 +1,24 @@
 //! Processors of 64-bit ARM.
 
+mod dot_products;
 mod features;
 mod instruction;
+#[cfg(not(target_os = "macos"))]
 mod instruction_cache;
 mod kernel_mode;
 mod stack_switch;
+mod without_pairs;
 
+#[cfg(target_os = "macos")]
+pub(super) use super::macos::publish_code;
+pub(crate) use dot_products::{add_quad_products, has_quad_products};
 pub(crate) use features::features;
 pub(crate) use instruction::missing_feature;
+#[cfg(not(target_os = "macos"))]
 pub(super) use instruction_cache::publish_code;
 pub(crate) use kernel_mode::KernelMode;
 pub(super) use stack_switch::switch;
+pub(crate) use without_pairs::{add_dot_products, has_dot_products};
 
 use std::arch::is_aarch64_feature_detected;
 

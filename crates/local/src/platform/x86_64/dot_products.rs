@@ -38,6 +38,21 @@ pub(crate) fn add_dot_products<const N: usize, const ROWS: usize>(
     }
 }
 
+/// Tiles with four elements along k are those of other processors.
+pub(crate) fn has_quad_products() -> bool {
+    false
+}
+
+/// Not called, as [`has_quad_products`] is false.
+pub(crate) fn add_quad_products<const N: usize, const ROWS: usize>(
+    _lhs: &[[[u8; 4]; N]],
+    _block: usize,
+    _rhs: [&[[[u8; 4]; N]]; 2],
+    _sums: [&mut [[[u8; 4]; N]; ROWS]; 2],
+) {
+    unreachable!("a tile without a kernel for dot products");
+}
+
 /// Expands to the body of a kernel for vectors of one width.
 macro_rules! kernel {
     ($lhs:ident, $block:ident, $rhs:ident, $sums:ident,

@@ -7,7 +7,7 @@ mod kernel_mode;
 mod stack_switch;
 mod vectors;
 
-pub(crate) use dot_products::{add_dot_products, has_dot_products};
+pub(crate) use dot_products::{add_dot_products, add_quad_products, has_dot_products, has_quad_products};
 pub(crate) use features::features;
 pub(crate) use instruction::missing_feature;
 pub(crate) use kernel_mode::KernelMode;

@@ -1,9 +1,9 @@
 use spirv::{Decoration, ExecutionMode, ExecutionModel, Op};
 
-use super::format::{DescriptorBinding, DescriptorSetLayout, PipelineLayout, PushConstantRange};
 use super::*;
 use crate::assembler::Module;
 use crate::gpu::tests::gpu;
+use rehal_formats::vulkan::{DescriptorBinding, DescriptorSetLayout, PipelineLayout, PushConstantRange};
 
 /// A module with an entry point `e`.
 fn entry() -> Module {

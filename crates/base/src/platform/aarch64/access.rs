@@ -1,0 +1,50 @@
+//! Accesses to shared bytes: see `memory/copy/assembly.rs`.
+
+use std::arch::asm;
+
+crate::platform::scalars! {
+    load_1 store_1 1 reg u8, u32, "ldrb {0:w}, [{1}]", "strb {1:w}, [{0}]";
+    load_2 store_2 2 reg u16, u32, "ldrh {0:w}, [{1}]", "strh {1:w}, [{0}]";
+    load_4 store_4 4 reg u32, u32, "ldr {0:w}, [{1}]", "str {1:w}, [{0}]";
+    load_8 store_8 8 reg u64, u64, "ldr {0}, [{1}]", "str {1}, [{0}]";
+}
+
+/// Copies with the C library, whose function is for this processor.
+///
+/// # Safety
+/// As for `copy` of `memory/copy`.
+#[inline]
+pub(crate) unsafe fn copy_large(source: *const u8, target: *mut u8, length: usize) {
+    // SAFETY: the function has the C ABI, for which the block has an aligned stack and clobbers all that the
+    // ABI does not preserve, the return address with it. It reads and writes `length` bytes from `source` and
+    // `target`, which the caller guarantees.
+    unsafe {
+        asm!(
+            "bl {copy}",
+            copy = sym libc::memmove,
+            inout("x0") target => _,
+            inout("x1") source => _,
+            inout("x2") length => _,
+            clobber_abi("C"),
+        );
+    }
+}
+
+/// Sets bytes in the same way.
+///
+/// # Safety
+/// As for `set` of `memory/copy`.
+#[inline]
+pub(crate) unsafe fn set_all(target: *mut u8, length: usize, value: u8) {
+    // SAFETY: as in `copy_large`; it writes `length` bytes to `target`, which the caller guarantees.
+    unsafe {
+        asm!(
+            "bl {set}",
+            set = sym libc::memset,
+            inout("x0") target => _,
+            inout("w1") u32::from(value) => _,
+            inout("x2") length => _,
+            clobber_abi("C"),
+        );
+    }
+}

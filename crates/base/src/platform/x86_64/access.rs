@@ -1,0 +1,50 @@
+//! Accesses to shared bytes: see `memory/copy/assembly.rs`.
+
+use std::arch::asm;
+
+crate::platform::scalars! {
+    load_1 store_1 1 reg_byte u8, u32, "movzx {0:e}, byte ptr [{1}]", "mov byte ptr [{0}], {1}";
+    load_2 store_2 2 reg u16, u32, "movzx {0:e}, word ptr [{1}]", "mov word ptr [{0}], {1:x}";
+    load_4 store_4 4 reg u32, u32, "mov {0:e}, dword ptr [{1}]", "mov dword ptr [{0}], {1:e}";
+    load_8 store_8 8 reg u64, u64, "mov {0}, qword ptr [{1}]", "mov qword ptr [{0}], {1}";
+}
+
+/// Copies with the C library, whose function is for this processor.
+///
+/// # Safety
+/// As for `copy` of `memory/copy`.
+#[inline]
+pub(crate) unsafe fn copy_large(source: *const u8, target: *mut u8, length: usize) {
+    // SAFETY: the function has the C ABI, for which the block has an aligned stack and clobbers all that the
+    // ABI does not preserve. It reads and writes `length` bytes from `source` and `target`, which the caller
+    // guarantees.
+    unsafe {
+        asm!(
+            "call {copy}",
+            copy = sym libc::memmove,
+            inout("rdi") target => _,
+            inout("rsi") source => _,
+            inout("rdx") length => _,
+            clobber_abi("C"),
+        );
+    }
+}
+
+/// Sets bytes in the same way.
+///
+/// # Safety
+/// As for `set` of `memory/copy`.
+#[inline]
+pub(crate) unsafe fn set_all(target: *mut u8, length: usize, value: u8) {
+    // SAFETY: as in `copy_large`; it writes `length` bytes to `target`, which the caller guarantees.
+    unsafe {
+        asm!(
+            "call {set}",
+            set = sym libc::memset,
+            inout("rdi") target => _,
+            inout("esi") u32::from(value) => _,
+            inout("rdx") length => _,
+            clobber_abi("C"),
+        );
+    }
+}

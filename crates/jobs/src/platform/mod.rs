@@ -1,0 +1,34 @@
+//! Code that depends on the operating system, and on its numbers for a processor.
+
+#![allow(unsafe_code, reason = "asks the system; see docs/unsafe.md")]
+
+use std::ffi::OsString;
+use std::fmt::Display;
+
+use rehal_base::Error;
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+pub use linux::shared_file;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::*;
+#[cfg(target_os = "macos")]
+mod macos;
+#[cfg(target_os = "macos")]
+pub use macos::shared_file;
+#[cfg(target_os = "macos")]
+pub(crate) use macos::*;
+
+/// The files that confined code reaches.
+#[cfg_attr(target_os = "macos", allow(dead_code, reason = "nothing is confined there"))]
+pub(crate) struct Reach<'a> {
+    pub(crate) reads: &'a [OsString],
+    pub(crate) writes: &'a [OsString],
+    pub(crate) controls: &'a [OsString],
+    pub(crate) is_complete: bool,
+}
+
+pub(crate) fn cannot(what: &str, error: impl Display) -> Error {
+    Error::failed_precondition(format!("{what}: {error}"))
+}

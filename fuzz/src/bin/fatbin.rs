@@ -1,0 +1,8 @@
+//! Arbitrary bytes as a fatbin.
+#![no_main]
+
+use rehal_formats::{ImageKind, fuzzing};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    fuzzing::exercise_image(ImageKind::Fatbin, bytes);
+});
