@@ -1,11 +1,13 @@
 //! Links the tools' names and the compiler's unwinder, and tells the tools which commit they are of, and how
 //! they are built.
 
+#[cfg(unix)]
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+#[cfg(unix)]
 #[path = "src/names.rs"]
 mod names;
 
@@ -16,6 +18,7 @@ fn main() {
     println!("cargo::rustc-env=REHAL_TARGET={}", env::var("TARGET").unwrap_or_default());
     println!("cargo::rustc-env=REHAL_PROFILE={}", profile().unwrap_or_else(|| "unknown".into()));
     let Some(directory) = env::var_os("OUT_DIR").map(PathBuf::from) else { return };
+    #[cfg(unix)]
     link_names(&directory);
     link_for_start(&directory);
 }
@@ -26,6 +29,7 @@ fn main() {
 /// script makes the links before there is a program, in a directory that is not its own: that of the profile,
 /// which contains `build/PACKAGE/out`. A program there with one of these names is one that an earlier version
 /// built.
+#[cfg(unix)]
 fn link_names(directory: &Path) {
     let Some(build) = directory.ancestors().nth(2).filter(|it| it.ends_with("build")) else { return };
     for name in names::IREE_NAMES {

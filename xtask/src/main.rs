@@ -21,6 +21,7 @@ mod setup;
 mod test;
 mod tidy;
 mod venv;
+mod wine;
 mod zig;
 
 use std::path::{Path, PathBuf};

@@ -12,6 +12,9 @@ pub const TARGET: &str = "aarch64-unknown-linux-gnu";
 /// The other system, for whose C code the compiler of Zig has headers.
 const SYSTEM: &str = "aarch64-apple-darwin";
 
+/// The system of what [Wine](crate::wine) runs.
+pub const WINDOWS: &str = "x86_64-pc-windows-gnu";
+
 /// The packages that need not compile for it, and why.
 const ABSENT: [(&str, &str); 2] = [
     ("oracle", "the reference release, with which it compares, is that of this machine"),
@@ -20,7 +23,7 @@ const ABSENT: [(&str, &str); 2] = [
 
 /// Installs the standard libraries of the other platforms, if they can be.
 pub fn set_up() {
-    for target in [TARGET, SYSTEM].into_iter().filter(|it| !is_installed(it)) {
+    for target in [TARGET, SYSTEM, WINDOWS].into_iter().filter(|it| !is_installed(it)) {
         println!("setup: installing the standard library for {target}");
         let mut rustup = Command::new("rustup");
         if let Err(why) = succeed(rustup.args(["target", "add", target]).current_dir(root())) {
@@ -47,7 +50,8 @@ pub fn check(zig: impl FnOnce() -> Result<Command, Box<dyn Error>>) -> Outcome {
     succeed(zig.args(absent))
 }
 
-fn is_installed(target: &str) -> bool {
+/// Whether the standard library of a platform is here.
+pub fn is_installed(target: &str) -> bool {
     let found = Command::new("rustc")
         .args(["--print", "target-libdir", "--target", target])
         .current_dir(root())

@@ -3,9 +3,10 @@
 //! Its tests run with a module and a program of the development profile, beside the Python sources and in an
 //! environment of their own, whose packages `crates/python/requirements.txt` pins.
 
+use crate::portable::WINDOWS;
 use crate::run::{self, succeed};
 use crate::venv::{CRATE, environment};
-use crate::zig::Zig;
+use crate::zig::{Zig, program_name};
 use crate::{Outcome, packages, root};
 use std::error::Error;
 use std::fs;
@@ -14,8 +15,14 @@ use std::process::Command;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// The processors of wheels for Linux.
-const PROCESSORS: [&str; 2] = ["x86_64", "aarch64"];
+/// The targets of wheels, and their tags.
+const WHEELS: [(&str, &str); 5] = [
+    ("x86_64-unknown-linux-gnu", "manylinux_2_28_x86_64"),
+    ("aarch64-unknown-linux-gnu", "manylinux_2_28_aarch64"),
+    ("x86_64-apple-darwin", "macosx_10_12_x86_64"),
+    ("aarch64-apple-darwin", "macosx_11_0_arm64"),
+    (WINDOWS, "win_amd64"),
+];
 
 /// The most bytes of a wheel.
 const MAX_WHEEL_BYTES: u64 = 12_000_000;
@@ -43,33 +50,38 @@ pub fn test() -> Outcome {
     succeed(mypy.env("MYPYPATH", source.join("tests")))
 }
 
-/// Builds the program and a wheel that has it for each processor, into `to`.
+/// Builds the program and a wheel that has it for each target, into `to`.
 pub fn wheels(to: &Path) -> Outcome {
     let zig = Zig::find()?;
-    PROCESSORS.iter().try_for_each(|processor| match wheel(&zig, processor, to) {
-        Err(why) if *processor != std::env::consts::ARCH => {
-            println!("dist: no wheel for {processor}: {why}");
+    WHEELS.iter().try_for_each(|(target, tag)| match wheel(&zig, target, tag, to) {
+        Err(why) if !target.starts_with(&format!("{}-unknown-linux", std::env::consts::ARCH)) => {
+            println!("dist: no wheel for {target}: {why}");
             Ok(())
         }
         built => built,
     })
 }
 
-fn wheel(zig: &Zig, processor: &str, to: &Path) -> Outcome {
-    let (root, target) = (root(), format!("{processor}-unknown-linux-gnu"));
-    let program = zig.build(&target, "release", &run::REHAL)?.join("rehal");
+fn wheel(zig: &Zig, target: &str, tag: &str, to: &Path) -> Outcome {
+    let (root, name) = (root(), program_name(target));
+    let program = zig.build(target, "release", &run::REHAL)?.join(name);
     let scripts = root.join(CRATE).join("data/scripts");
     fs::create_dir_all(&scripts)?;
-    fs::copy(&program, scripts.join("rehal")).map_err(|error| format!("{}: {error}", program.display()))?;
+    fs::copy(&program, scripts.join(name)).map_err(|error| format!("{}: {error}", program.display()))?;
     fs::create_dir_all(to)?;
     let mut maturin = zig.tool("maturin");
-    maturin.args(["build", "--quiet", "--zig", "--locked", "--target", &target]);
-    maturin.args(["--compatibility", "manylinux_2_28", "--out"]).arg(to);
+    maturin.args(["build", "--quiet", "--locked", "--target", target, "--out"]).arg(to);
+    if target != WINDOWS {
+        maturin.arg("--zig");
+    }
+    if tag.starts_with("manylinux") {
+        maturin.args(["--compatibility", "manylinux_2_28"]);
+    }
     maturin.arg("--manifest-path").arg(root.join(CRATE).join("Cargo.toml"));
     let built = succeed(&mut maturin);
     fs::remove_dir_all(root.join(CRATE).join("data"))?;
     built?;
-    let name = format!("rehal-{}-cp310-abi3-manylinux_2_28_{processor}.whl", packages::version(&root)?);
+    let name = format!("rehal-{}-cp310-abi3-{tag}.whl", packages::version(&root)?);
     let wheel = to.join(name);
     let size = fs::metadata(&wheel).map_err(|error| format!("{}: {error}", wheel.display()))?.len();
     if size > MAX_WHEEL_BYTES {

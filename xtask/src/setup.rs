@@ -2,7 +2,8 @@
 //!
 //! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, Chromium, for the tests of
 //! pages, Valgrind, which counts instructions, zsh, fish, groff and mandoc, which completions and manual
-//! pages are tested with, QEMU and a compiler for another processor, and Vulkan with Mesa's software driver
+//! pages are tested with, QEMU and a compiler for another processor, Wine and
+//! a compiler for Windows, and Vulkan with Mesa's software driver
 //! and the validation layers come from the system; `cargo machete` and `cargo deny`, which check
 //! dependencies, are installed by Cargo; a nightly toolchain with Miri and the standard library of another
 //! processor are, by rustup, if they can be. As root on a Debian machine, missing system packages are
@@ -21,7 +22,7 @@ const CARGO_TOOLS: [(&str, &str, &str); 2] =
 
 /// Programs of the system, and their packages. Tests complete commands in the shells, check manual pages, and
 /// emulate another processor.
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 11] = [
     ("c++", "g++"),
     ("chromium", "chromium"),
     ("valgrind", "valgrind"),
@@ -30,6 +31,8 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("groff", "groff-base"),
     ("mandoc", "mandoc"),
     ("qemu-aarch64-static", "qemu-user-static"),
+    ("x86_64-w64-mingw32-gcc", "gcc-mingw-w64-x86-64"),
+    ("wine64 || ls /usr/lib/wine/wine64", "wine64"),
     ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"),
 ];
 

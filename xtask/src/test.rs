@@ -3,7 +3,7 @@
 use crate::run::{self, cargo, succeed};
 use crate::zig::Zig;
 use crate::{
-    NotRun, Outcome, api, asan, bench, fuzz, machines, miri, packages, portable, python, setup, tidy,
+    NotRun, Outcome, api, asan, bench, fuzz, machines, miri, packages, portable, python, setup, tidy, wine,
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -104,6 +104,7 @@ pub fn main(arguments: &[String]) -> Outcome {
     // The oracle's tests run the tools as users do: optimized, and without debug assertions.
     section("oracle", &|| oracle(nextest, &run::build_tools("dev-release")?));
     section("machines", &machines::test);
+    section("machines: Windows", &wine::test);
     let counts = ["--instructions", "--any-versions"].map(ToOwned::to_owned);
     section("instructions", &|| bench::main(if any_versions { &counts } else { &counts[..1] }));
     section("miri", &|| miri::main(&["--short".to_owned()]));

@@ -1,6 +1,7 @@
 //! Builds for an old C library, with the linker of Zig: what a package needs of the system does not depend on
 //! the machine that builds it.
 
+use crate::portable::WINDOWS;
 use crate::run::{self, succeed};
 use crate::{root, venv};
 use std::error::Error;
@@ -42,18 +43,33 @@ impl Zig {
         tool
     }
 
-    /// Builds what the arguments of Cargo select. Returns the directory that it is in.
+    /// Builds what the arguments of Cargo select; for Windows, with the compiler of its own. Returns the
+    /// directory that it is in.
     pub fn build(&self, target: &str, profile: &str, arguments: &[&str]) -> Result<PathBuf> {
-        let mut zig = self.tool("cargo-zigbuild");
-        zig.args(["zigbuild", "--quiet", "--profile", profile]).args(arguments);
-        let libc = if target.ends_with("-gnu") { format!(".{LIBC}") } else { String::new() };
-        succeed(zig.args(["--target", &format!("{target}{libc}")]))?;
+        let mut cargo = match target {
+            WINDOWS => run::cargo(&["build"]),
+            _ => self.tool("cargo-zigbuild"),
+        };
+        let mut name = target.to_owned();
+        if target != WINDOWS {
+            cargo.arg("zigbuild");
+            if target.ends_with("-gnu") {
+                name.push_str(&format!(".{LIBC}"));
+            }
+        }
+        cargo.args(["--quiet", "--profile", profile]).args(arguments);
+        succeed(cargo.args(["--target", &name]))?;
         Ok(directory(&run::target(), target, profile))
     }
 }
 
+/// The file of the program that is built for a target.
+pub fn program_name(target: &str) -> &'static str {
+    if target == WINDOWS { "rehal.exe" } else { "rehal" }
+}
+
 /// Where Cargo puts what it builds for a target.
-fn directory(built: &Path, target: &str, profile: &str) -> PathBuf {
+pub fn directory(built: &Path, target: &str, profile: &str) -> PathBuf {
     built.join(target).join(if profile == "dev" { "debug" } else { profile })
 }
 

@@ -212,9 +212,15 @@ impl fmt::Display for Remedy {
                 FileKind::Profile => "reports of it can be printed as a device profile",
                 FileKind::Ledger => "replays of its capture can be verified against it",
                 FileKind::Elf => "it can replace an executable of a capture, or be loaded as a plugin",
-                FileKind::VulkanExecutable | FileKind::SpirV => {
-                    "it can replace an executable of a capture on a device that runs it"
-                }
+                FileKind::VulkanExecutable
+                | FileKind::SpirV
+                | FileKind::CudaExecutable
+                | FileKind::Ptx
+                | FileKind::Cubin
+                | FileKind::Fatbin
+                | FileKind::HipExecutable
+                | FileKind::AmdgpuExecutable
+                | FileKind::Hsaco => "it can replace an executable of a capture on a device that runs it",
                 FileKind::Npy => "it can be an input of a function",
                 FileKind::Empty | FileKind::Zip | FileKind::Text => "name another file",
             },

@@ -1,8 +1,9 @@
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+
+use crate::platform::{self, AsFile};
 
 /// Which file of the system it is: two paths or handles with the same lead to one file, whatever they are
 /// called.
@@ -13,20 +14,35 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// That of the file at `path`, links followed; `None` if none can be seen there.
+    /// That of the file at `path`, links followed; `None` if none can be opened there.
     pub fn at(path: &Path) -> Option<Self> {
-        std::fs::metadata(path).ok().as_ref().map(Self::from)
+        platform::file_id_at(path).ok().map(Self::new)
     }
-}
 
-impl From<&Metadata> for FileId {
-    fn from(metadata: &Metadata) -> Self {
-        Self { device: metadata.dev(), inode: metadata.ino() }
+    /// That of an open file.
+    pub fn of(file: &impl AsFile) -> io::Result<Self> {
+        platform::file_id(file).map(Self::new)
+    }
+
+    fn new([device, inode]: [u64; 2]) -> Self {
+        Self { device, inode }
+    }
+
+    /// The device or volume that has the file.
+    pub fn device(self) -> u64 {
+        self.device
+    }
+
+    /// Its number there.
+    pub fn inode(self) -> u64 {
+        self.inode
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]
@@ -42,7 +58,7 @@ mod tests {
         let id = FileId::at(&file);
         assert!(id.is_some() && FileId::at(&link) == id && FileId::at(&soft) == id);
         assert_ne!(FileId::at(&copy), id);
-        assert_eq!(id, Some(FileId::from(&std::fs::File::open(&file).unwrap().metadata().unwrap())));
+        assert_eq!(id, FileId::of(&File::open(&file).unwrap()).ok());
         for path in [&link, &soft, &copy, &file] {
             std::fs::remove_file(path).unwrap();
         }

@@ -34,6 +34,20 @@ pub enum FileKind {
     VulkanExecutable,
     /// A SPIR-V module.
     SpirV,
+    /// An executable for CUDA.
+    CudaExecutable,
+    /// PTX text.
+    Ptx,
+    /// Machine code for one NVIDIA GPU, in an ELF file.
+    Cubin,
+    /// Code for NVIDIA GPUs in a container.
+    Fatbin,
+    /// An executable for HIP.
+    HipExecutable,
+    /// An executable for the driver amdgpu.
+    AmdgpuExecutable,
+    /// Machine code for one AMD GPU, in an ELF file.
+    Hsaco,
     /// A NumPy array.
     Npy,
     /// A zip archive that is not a module.
@@ -58,9 +72,16 @@ impl FileKind {
             [b'I', b'R', b'P', b'F', ..] => Self::Profile,
             [b'G', b'G', b'U', b'F', ..] => Self::Gguf,
             _ if at(0, b"RHLEDGER") => Self::Ledger,
+            // By the machine.
+            [0x7F, b'E', b'L', b'F', ..] if at(18, &[190, 0]) => Self::Cubin,
+            [0x7F, b'E', b'L', b'F', ..] if at(18, &[224, 0]) => Self::Hsaco,
             [0x7F, b'E', b'L', b'F', ..] | [0xFA, 0x70, 0x0E, 0x1F, ..] => Self::Elf,
             [b'V', b'K', b'E', b'1', ..] => Self::VulkanExecutable,
             [0x03, 0x02, 0x23, 0x07, ..] => Self::SpirV,
+            [b'C', b'D', b'A', b'1', ..] => Self::CudaExecutable,
+            [b'H', b'I', b'P', b'1', ..] => Self::HipExecutable,
+            [b'A', b'M', b'D', b'1', ..] => Self::AmdgpuExecutable,
+            [0x50, 0xED, 0x55, 0xBA, ..] => Self::Fatbin,
             [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Self::Npy,
             // The name of the first file of the archive.
             [b'P', b'K', 3, 4, ..] if at(30, b"module.fb") => Self::Module,
@@ -69,7 +90,10 @@ impl FileKind {
             _ if at(8, b"IREE") => Self::Module,
             // The header length as a u64, far below 2^32, then the header: a JSON object.
             _ if at(4, &[0, 0, 0, 0, b'{']) => Self::Safetensors,
-            _ if is_text(head) => Self::Text,
+            _ if is_text(head) => match is_ptx(head) {
+                true => Self::Ptx,
+                false => Self::Text,
+            },
             _ => return None,
         })
     }
@@ -88,6 +112,13 @@ impl FileKind {
             Self::Elf => "an ELF image (machine code)",
             Self::VulkanExecutable => "an executable for Vulkan",
             Self::SpirV => "a SPIR-V module (.spv)",
+            Self::CudaExecutable => "an executable for CUDA",
+            Self::Ptx => "PTX (.ptx)",
+            Self::Cubin => "a cubin (.cubin)",
+            Self::Fatbin => "a fatbin (.fatbin)",
+            Self::HipExecutable => "an executable for HIP",
+            Self::AmdgpuExecutable => "an executable for amdgpu",
+            Self::Hsaco => "code for AMD GPUs (.hsaco)",
             Self::Npy => "a NumPy array (.npy)",
             Self::Zip => "a zip archive",
             Self::Text => "a text file",
@@ -96,12 +127,18 @@ impl FileKind {
 
     /// Whether it is code that a device may run by itself. Executables of some devices are text.
     pub fn may_be_executable(self) -> bool {
-        matches!(self, Self::Elf | Self::Module | Self::Text | Self::VulkanExecutable | Self::SpirV)
+        self.is_code() || matches!(self, Self::Module | Self::Text)
     }
 
     /// Whether it is machine code, or code that is compiled to it: of no use without a device that runs it.
     pub fn is_code(self) -> bool {
-        matches!(self, Self::Elf | Self::VulkanExecutable | Self::SpirV)
+        matches!(self, Self::Elf | Self::VulkanExecutable | Self::SpirV) || self.is_gpu_code()
+    }
+
+    /// Whether it is code for CUDA, HIP or amdgpu.
+    pub fn is_gpu_code(self) -> bool {
+        matches!(self, Self::CudaExecutable | Self::Ptx | Self::Cubin | Self::Fatbin)
+            || matches!(self, Self::HipExecutable | Self::AmdgpuExecutable | Self::Hsaco)
     }
 
     /// The extension that files of this kind have if they are executables.
@@ -111,6 +148,10 @@ impl FileKind {
             Self::Module => "vmfb",
             Self::VulkanExecutable => "vk1",
             Self::SpirV => "spv",
+            Self::Ptx => "ptx",
+            Self::Cubin => "cubin",
+            Self::Fatbin => "fatbin",
+            Self::Hsaco => "hsaco",
             _ => "bin",
         }
     }
@@ -143,6 +184,14 @@ fn is_text(head: &[u8]) -> bool {
     }
 }
 
+/// Whether a text begins as PTX: with its version and its target, behind comments.
+fn is_ptx(head: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(head);
+    let mut code =
+        text.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("//"));
+    code.next().is_some_and(|line| line.starts_with(".version ")) && code.any(|it| it.starts_with(".target "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +214,15 @@ mod tests {
             (b"VKE1\0\0\0\0".to_vec(), Some(FileKind::VulkanExecutable)),
             (b"\x03\x02\x23\x07\0\0\x01\0".to_vec(), Some(FileKind::SpirV)),
             (b"\x93NUMPY\x01".to_vec(), Some(FileKind::Npy)),
+            (b"CDA1\0".to_vec(), Some(FileKind::CudaExecutable)),
+            (b"HIP1\0".to_vec(), Some(FileKind::HipExecutable)),
+            (b"AMD1\0".to_vec(), Some(FileKind::AmdgpuExecutable)),
+            (b"\x50\xED\x55\xBA\x01".to_vec(), Some(FileKind::Fatbin)),
+            (b"\x7FELF\x02\0\0\0\0\0\0\0\0\0\0\0\x02\0\xBE\0".to_vec(), Some(FileKind::Cubin)),
+            (b"\x7FELF\x02\0\0\0\0\0\0\0\0\0\0\0\x03\0\xE0\0".to_vec(), Some(FileKind::Hsaco)),
+            (b"// By hand\n\n.version 7.6\n.target sm_80\n".to_vec(), Some(FileKind::Ptx)),
+            (b".version 7.6\n".to_vec(), Some(FileKind::Text)),
+            (b"See .version 7.6\n.target sm_80\n".to_vec(), Some(FileKind::Text)),
             ("// Grüße\n".into(), Some(FileKind::Text)),
             // Truncated within its last character.
             ([vec![b'x'; 511], "ü".into()].concat(), Some(FileKind::Text)),

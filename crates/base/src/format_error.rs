@@ -44,6 +44,29 @@ pub struct FormatError {
     pub advice: Option<Advice>,
 }
 
+/// A part of a file of some format: errors in it have offsets in the file.
+#[derive(Clone, Copy, Debug)]
+pub struct FormatPart {
+    /// The name of the format.
+    pub format: &'static str,
+    /// The offset of the part.
+    pub origin: u64,
+}
+
+impl FormatPart {
+    /// An error about `field` at an offset of the part.
+    pub fn error(
+        &self,
+        fault: Fault,
+        at: usize,
+        field: &'static str,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> FormatError {
+        FormatError::new(self.format, fault, self.origin.saturating_add(at as u64), field, expected, found)
+    }
+}
+
 impl FormatError {
     /// An error about `field` at `offset`; see the fields with these names.
     pub fn new(

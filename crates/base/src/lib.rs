@@ -41,7 +41,8 @@ mod memory;
 mod nearest;
 mod padded;
 pub mod parallel;
-mod platform;
+#[doc(hidden)]
+pub mod platform;
 pub mod printf;
 mod range;
 mod setters;
@@ -56,7 +57,7 @@ pub use element::{ElementType, Numerical};
 pub use error::{Context, Error, Result};
 pub use file_id::FileId;
 pub use file_kind::FileKind;
-pub use format_error::{Fault, FormatError};
+pub use format_error::{Fault, FormatError, FormatPart};
 pub use json::number_or_nan;
 pub use map::{MappedFile, mapped_file_at};
 pub use memory::{HostMemory, Overrun, OwnBytes, evict, keep_freed_memory};
@@ -64,7 +65,6 @@ pub use nearest::nearest;
 pub use padded::{Align, padded};
 pub use platform::{
     Ability, describe_abilities, load_average, memory_bytes, page_bytes, remove_directory, thread_id,
-    unnamed_file,
 };
 pub use range::{Range, checked_array_bytes};
 pub use status::StatusCode;

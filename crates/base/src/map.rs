@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use memmap2::{Mmap, MmapOptions, MmapRaw, UncheckedAdvice};
+use memmap2::{Mmap, MmapOptions, MmapRaw};
 
-use crate::{Error, Result, page_bytes};
+use crate::{Error, FileId, Result, page_bytes, platform};
 
 mod mapped;
 
@@ -123,6 +123,12 @@ impl MappedFile {
         self.file.metadata().map_err(reading)
     }
 
+    /// Which file it is.
+    pub fn id(&self) -> Result<FileId> {
+        let reading = |error| Error::io(format_args!("reading '{}'", self.path.display()), &error);
+        FileId::of(&self.file).map_err(reading)
+    }
+
     /// The path it was opened from.
     pub fn path(&self) -> &Path {
         &self.path
@@ -138,7 +144,7 @@ impl MappedFile {
         if start < end {
             // SAFETY: the mapping is file-backed and read-only, so dropped pages are reloaded with the file's
             // bytes and no write can be lost.
-            let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
+            unsafe { platform::forget(map, start, end - start) };
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod compile;
 mod dialect;
+mod gpu_stub;
 mod shortage;
 mod stub;
 
@@ -24,6 +25,7 @@ pub use compile::{
     kernel_compiler_version, substitute_sources,
 };
 pub use dialect::KernelDialect;
+pub use gpu_stub::GpuLanguage;
 pub use shortage::{Shortage, memory_limit};
 
 /// The language of a kernel's source.
@@ -48,6 +50,10 @@ pub struct ObservedKernel {
     pub format: String,
     /// The driver to replay it on, if libraries for CPUs cannot replace its executables there.
     pub driver: Option<String>,
+    /// The processor that they are compiled for, such as `sm_80`, if their format or their code tells.
+    pub target: Option<String>,
+    /// The extensions of files with code that may replace it.
+    pub extensions: &'static [&'static str],
     /// Its signature.
     pub function: FunctionInfo,
     /// The specialization constants of the executables.
@@ -127,6 +133,8 @@ impl ObservedKernel {
             is_selected_by_id: false,
             format: format.into(),
             driver: None,
+            target: None,
+            extensions: &[],
             function,
             specialization_constants: Vec::new(),
             shapes: Vec::new(),

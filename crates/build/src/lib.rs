@@ -12,6 +12,7 @@
 
 mod compiler;
 mod kernel;
+mod platform;
 mod search;
 
 pub use compiler::{
@@ -21,9 +22,9 @@ pub use compiler::{
     is_program_source, target_flags,
 };
 pub use kernel::{
-    CompilerOptions, KernelDialect, KernelLanguage, KernelLibrary, ObservedBinding, ObservedKernel,
-    ObservedShape, Shortage, build_kernel, build_substitutes, check_kernel_flags, kernel_compiler_version,
-    memory_limit, substitute_sources,
+    CompilerOptions, GpuLanguage, KernelDialect, KernelLanguage, KernelLibrary, ObservedBinding,
+    ObservedKernel, ObservedShape, Shortage, build_kernel, build_substitutes, check_kernel_flags,
+    kernel_compiler_version, memory_limit, substitute_sources,
 };
 pub use search::{
     BaseKind, BuiltPoint, GridSampler, ListSampler, Measured, PointSource, RandomSampler, Sampler, Search,

@@ -2,10 +2,9 @@
 #![allow(unsafe_code, reason = "takes pointers from C, which the header says are valid")]
 
 use std::ffi::c_void;
-use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::fd::BorrowedFd;
 
+use rehal::platform::duplicate_descriptor;
 use rehal::record::{FilePolicy, FileValidation, RecordOptions, Recorder};
 use rehal::{Error, Result};
 
@@ -149,13 +148,12 @@ pub unsafe extern "C" fn rehal_recorder_create_fd(
         if descriptor < 0 {
             return Err(Error::invalid_argument(format!("{descriptor} is not a descriptor")));
         }
-        let duplicate = BorrowedFd::borrow_raw(descriptor).try_clone_to_owned();
-        let mut file = File::from(duplicate.map_err(|error| Error::io("duplicating a descriptor", &error))?);
+        let duplicate = duplicate_descriptor(descriptor);
+        let (mut file, is_appended) =
+            duplicate.map_err(|error| Error::io("duplicating a descriptor", &error))?;
         file.stream_position()
             .map_err(|_| Error::invalid_argument("a capture needs a descriptor that can seek"))?;
-        let flags =
-            rustix::fs::fcntl_getfl(&file).map_err(|error| Error::io("a descriptor", &error.into()))?;
-        if flags.contains(rustix::fs::OFlags::APPEND) {
+        if is_appended {
             return Err(Error::invalid_argument(
                 "a capture cannot be appended: its header is written at the end",
             )

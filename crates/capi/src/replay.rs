@@ -3,8 +3,9 @@
 
 use std::ffi::{OsStr, c_void};
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+
+use rehal::platform::OsStrExt;
 
 use rehal::device::transfer;
 use rehal::replay::{

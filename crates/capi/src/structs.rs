@@ -3,9 +3,10 @@
 
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::ptr;
+
+use rehal::platform::OsStrExt;
 
 use rehal::{Error, Result};
 

@@ -24,6 +24,7 @@ const ALIGNED_BYTES: u64 = 1 << 20;
 // A record that is buffered has no room for the padding.
 const _: () = assert!(ALIGNED_BYTES > crate::sink::BUFFER_BYTES as u64);
 const PAGE_BYTES: u64 = 4096;
+static PADDING: [u8; PAGE_BYTES as usize] = [0; PAGE_BYTES as usize];
 
 /// Maximum age of buffered bytes.
 const BUFFER_AGE: Duration = Duration::from_millis(100);
@@ -259,9 +260,7 @@ impl<W: Sink> Writer<W> {
         // Whole, so that a status is either in the buffer or in the sink, never split.
         self.make_room(size_of::<RecordHeader>());
         self.put(header.as_bytes());
-        self.put(
-            &[0; PAGE_BYTES as usize][..header.header_length.get() as usize - size_of::<RecordHeader>()],
-        );
+        self.put(&PADDING[..header.header_length.get() as usize - size_of::<RecordHeader>()]);
         parts.iter().for_each(|part| self.put(part));
     }
 

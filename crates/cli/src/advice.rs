@@ -50,8 +50,9 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
         Remedy::GiveDevices => "repeat --device= once for each device of the capture",
         Remedy::UseDeviceForFormat { format } => {
             return match driver_of_format(&drivers(), format) {
-                Ok(driver) => driver.map_or_else(compile_program, use_driver),
-                Err(error) => format!("{}; {}", error.message(), compile_program()),
+                Ok(Some(driver)) => use_driver(driver),
+                Ok(None) => without_device("no driver is known for it"),
+                Err(error) => without_device(error.message()),
             };
         }
         Remedy::UseDeviceForFile(kind) => {
@@ -124,15 +125,25 @@ fn compile_program() -> String {
     )
 }
 
-/// The flag that names the driver, unless this build does not have it.
+/// The flag that names the driver, if it works here.
 fn use_driver(driver: &str) -> String {
     let registry = drivers();
-    let is_missing =
-        |driver: &Driver| driver.availability().is_err_and(|error| error.code() == StatusCode::Unimplemented);
-    match registry.find(driver) {
-        Ok(found) if !is_missing(found) => format!("use --device={driver}"),
-        _ => format!("this build has no driver '{driver}'; {}", compile_program()),
+    match registry.find(driver).map(Driver::availability) {
+        Ok(Ok(())) => format!("use --device={driver}"),
+        Ok(Err(error)) if error.code() != StatusCode::Unimplemented => {
+            without_device(&format!("driver '{driver}' is unavailable: {}", error.message()))
+        }
+        _ => without_device(&format!("this build has no driver '{driver}'")),
     }
+}
+
+/// The verbs for captures of a device that is not here, and the way to run them.
+fn without_device(why: &str) -> String {
+    format!(
+        "{why}; without a device, rehal info, dump, diff, kernels, executables, redact, slice, kernel stub and kernel disassemble \
+         read captures; to run it, {}",
+        compile_program()
+    )
 }
 
 /// How an executable for devices of a driver is compiled.
@@ -178,6 +189,16 @@ fn uses(kind: FileKind) -> Option<String> {
                  --executable_file=FILE measures it"
             ));
         }
+        FileKind::CudaExecutable
+        | FileKind::Ptx
+        | FileKind::Cubin
+        | FileKind::Fatbin
+        | FileKind::HipExecutable
+        | FileKind::AmdgpuExecutable
+        | FileKind::Hsaco => Some(
+            "rehal kernel disassemble FILE prints it, rehal info --substitute=NAME=FILE CAPTURE says whether it can replace an \
+             executable of a capture, and rehal substitute --executable=NAME=FILE puts it into a module",
+        ),
         FileKind::Npy => Some("rehal run-module takes it as --input=@FILE"),
         FileKind::Profile => Some(
             "rehal profile summary FILE summarizes it, and rehal profile explain FILE names its bottlenecks",
@@ -216,11 +237,11 @@ mod tests {
             foreign.starts_with("the executable is compiled for 'embedded-elf-riscv_32' (riscv_32); here: "),
             "{foreign}"
         );
-        assert!(foreign.contains("; compile the program for this machine: "), "{foreign}");
+        assert!(foreign.contains("; to run it, compile the program for this machine: "), "{foreign}");
         let file = |kind| of(&Error::not_found("x").advise(Remedy::UseDeviceForFile(kind))).unwrap();
         assert_eq!(file(FileKind::Elf), "use --device=local-task");
         assert_eq!(file(FileKind::SpirV), "use --device=vulkan");
-        assert!(driver("beads").starts_with("compile the program for this machine: "));
+        assert!(driver("beads").starts_with("no driver is known for it; without a device, "));
         for (format, missing) in [
             ("cuda-nvptx-fb", "cuda"),
             ("rocm-hsaco-fb", "hip"),
@@ -230,7 +251,9 @@ mod tests {
         ] {
             let advice = driver(format);
             assert!(
-                advice.starts_with(&format!("this build has no driver '{missing}'; compile")),
+                advice.starts_with(&format!(
+                    "this build has no driver '{missing}'; without a device, rehal info, "
+                )),
                 "{advice}"
             );
         }

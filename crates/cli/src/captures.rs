@@ -1,15 +1,12 @@
 //! Opening the capture that a tool operates on.
 
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use rehal::capture::{CaptureFile, CaptureOptions};
 use rehal_base::Result;
-use rustix::fs::{Mode, RawMode};
-use rustix::process::{getegid, umask};
 
 use crate::output;
+use crate::platform::keep_private;
 use crate::progress::Progress;
 
 /// The options for opening a capture.
@@ -38,28 +35,6 @@ fn note_version(capture: &CaptureFile) {
             version.major,
             version.minor
         ));
-    }
-}
-
-/// Files that the process creates from now on are accessible only for those (of the owner, the group and
-/// others) who may read the capture: slices, ledgers and records of kernels have its data. By the umask,
-/// since libraries and processes of the tools create some of these files and their directories. Several
-/// captures add up.
-pub(crate) fn keep_private(capture: &Path) {
-    let Ok(metadata) = fs::metadata(capture) else { return };
-    let mode = Mode::from_raw_mode(metadata.permissions().mode() as RawMode);
-    let mut denied = Mode::empty();
-    // New files have the group of the process: if that is not the capture's, its members read the capture as
-    // others.
-    let is_group = metadata.gid() == getegid().as_raw();
-    let others_read = mode.contains(Mode::ROTH);
-    let group_reads = if is_group { mode.contains(Mode::RGRP) } else { others_read };
-    denied.set(Mode::RWXG, !group_reads);
-    denied.set(Mode::RWXO, !others_read);
-    if !denied.is_empty() {
-        // Reading the umask sets it, here to the strictest in between.
-        let before = umask(Mode::RWXG | Mode::RWXO);
-        umask(before | denied);
     }
 }
 

@@ -2,12 +2,14 @@
 
 use rehal_base::{Context, Result};
 use rehal_devices::{
-    DeviceOptions, DeviceSettings, DeviceSpec, NamedPath, driver_of_format, drivers, drivers_with,
-    find_driver,
+    DeviceOptions, DeviceSettings, DeviceSpec, ForeignFormat, NamedPath, driver_of_format, drivers,
+    drivers_with, find_driver, foreign_format,
 };
 use rehal_hal::{CommonOptions, DeviceDescription, DeviceUri, Driver, DriverRegistry, OptionSet};
+use rehal_replay::Plan;
 
 use crate::flags::{DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, Flags, PERF_MAP, driver_values, set_options};
+use crate::output::escaped;
 
 const TOPOLOGY_RULE: &str =
     "# ===------------------------------------------------------------------------===\n";
@@ -98,6 +100,21 @@ pub(crate) fn options_for(flags: &Flags, format: &str) -> Result<DeviceOptions> 
     Ok(options)
 }
 
+/// The format of a capture's executables that no device of this machine runs, unless flags name a device:
+/// then tools do what needs none.
+pub(crate) fn foreign(flags: &Flags, plan: &Plan) -> Option<ForeignFormat> {
+    match flags.list(&DEVICE).is_empty() {
+        true => foreign_format(&registry(flags), plan),
+        false => None,
+    }
+}
+
+/// The end of a note about what a tool leaves out for that reason.
+pub(crate) fn needed_for(format: &ForeignFormat) -> String {
+    let target = format.target.as_ref().map(|it| format!(" for {}", escaped(it))).unwrap_or_default();
+    format!("need a device that runs '{}'{target}, and this machine has none", escaped(&format.name))
+}
+
 /// Finds the devices with these URIs, which the flag of this name has.
 pub(crate) fn find_all(flags: &Flags, flag: &str, uris: &[String]) -> Result<Vec<DeviceSpec>> {
     let registry = registry(flags);
@@ -124,6 +141,11 @@ fn plugins(flags: &Flags) -> impl Iterator<Item = NamedPath> {
         let name = format!("--executable_plugin={}", path.display());
         NamedPath::from(path).named(name)
     })
+}
+
+/// Whether the devices load code of libraries.
+pub(crate) fn names_plugins(flags: &Flags) -> bool {
+    plugins(flags).next().is_some()
 }
 
 /// Answers `--list_drivers`, `--list_devices`, `--dump_devices` and `--dump_task_topologies` in the

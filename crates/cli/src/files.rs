@@ -146,7 +146,7 @@ impl FilePlace {
     /// `None` for devices and pipes, which may have several writers, and for paths where no file can exist.
     fn from_path(path: &Path) -> Option<Self> {
         if let Ok(it) = fs::metadata(path) {
-            return it.is_file().then(|| Self::File(FileId::from(&it)));
+            return it.is_file().then(|| FileId::at(path).map(Self::File)).flatten();
         }
         // It, or the file at the end of its links, does not exist yet. Nor may its directory: tools that
         // write records or reports create it.

@@ -155,7 +155,7 @@ impl Recording {
             return Self::checked(flags);
         }
         if flags.get(&ON) {
-            output::note("note: no kernels are recorded: nothing runs with --no_run");
+            output::note("note: no kernels are recorded: nothing runs");
         }
         Ok(None)
     }
@@ -202,7 +202,7 @@ impl Recording {
     /// Records the kernels of a replay, and reports them.
     pub(crate) fn record(&self, replay: &Replay, kernels: &KernelOptions) -> Result<KernelRecords> {
         if let Some(path) = replay.plan().capture().path() {
-            captures::keep_private(path);
+            crate::platform::keep_private(path);
         }
         self.record_all(|recording| recording.add(replay, kernels))
     }

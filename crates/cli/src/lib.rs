@@ -27,6 +27,7 @@ mod names;
 mod output;
 mod output_file;
 mod parameters;
+mod platform;
 mod profiling;
 mod program;
 mod progress;
@@ -41,5 +42,5 @@ pub mod tools;
 use rehal_jobs::interrupts;
 
 pub use names::IREE_NAMES;
-pub use output::main_without_runtime;
+pub use platform::main_without_runtime;
 pub use tool::{Invocation, Operands, Tool, main};

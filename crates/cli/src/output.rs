@@ -2,23 +2,22 @@
 //! Output of native code through C's stdio is flushed before the tools print. Names from files cannot control
 //! a terminal: what is printed is escaped if standard output is one, and always on standard error.
 
-mod at_start;
-
 use std::cell::Cell;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::rc::Rc;
 
-pub use at_start::main_without_runtime;
 pub(crate) use rehal_base::escaped;
+use rehal_base::platform::{BorrowedFile, borrowed, is_closed_pipe, write};
 use rehal_base::{Error, FileId, Result, TextWriter, escaped_lines};
 use rehal_crash::flush_c_streams;
 
+use crate::platform::stdout_was_closed;
+
 /// Standard output without the standard library's line buffer.
 pub(crate) struct Stdout {
-    file: File,
+    stream: io::Stdout,
     reader_left: ReaderLeft,
 }
 
@@ -32,33 +31,31 @@ pub(crate) fn stdout() -> Result<TextWriter<'static>> {
 
 /// As [`stdout`], for callers that end early once `reader_left` is set.
 pub(crate) fn stdout_for(reader_left: &ReaderLeft) -> Result<TextWriter<'static>> {
-    let stdout = Stdout { reader_left: reader_left.clone(), ..stdout_bytes()? };
-    let is_terminal = stdout.file.is_terminal();
+    let stdout = Stdout { reader_left: reader_left.clone(), ..stdout_bytes() };
+    let is_terminal = stdout.stream.is_terminal();
     Ok(TextWriter::new(stdout, is_terminal))
 }
 
 /// Standard output for the bytes of a file, which are written as they are.
-pub(crate) fn stdout_bytes() -> Result<Stdout> {
-    let owned = io::stdout().as_fd().try_clone_to_owned();
-    let file = owned.map(File::from).map_err(|error| Error::io("opening standard output", &error))?;
-    Ok(Stdout { file, reader_left: ReaderLeft::default() })
+pub(crate) fn stdout_bytes() -> Stdout {
+    Stdout { stream: io::stdout(), reader_left: ReaderLeft::default() }
 }
 
 impl Stdout {
-    /// The file, for one write at its position.
-    pub(crate) fn file(&self) -> io::Result<&File> {
-        if at_start::stdout_was_closed() {
+    /// The file, for one write at its position. A process that is confined cannot copy the descriptor.
+    pub(crate) fn file(&self) -> io::Result<BorrowedFile<'_>> {
+        if stdout_was_closed() {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
         flush_c_streams();
-        Ok(&self.file)
+        Ok(borrowed(&self.stream))
     }
 }
 
 impl Write for Stdout {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.file().and_then(|mut file| file.write(bytes));
-        if matches!(&written, Err(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+        let written = self.file().and_then(|file| write(file, bytes));
+        if written.as_ref().is_err_and(is_closed_pipe) {
             self.reader_left.set(true);
         }
         written
@@ -84,12 +81,9 @@ pub(crate) enum Stream {
 /// The stream that is redirected to `path`, if it is a regular file: terminals and /dev/null cannot be
 /// overwritten.
 pub(crate) fn printed_to(path: &Path) -> Option<Stream> {
-    let file = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    let is_it = |stream: BorrowedFd<'_>| {
-        let stream = stream.try_clone_to_owned().map(File::from).and_then(|it| it.metadata());
-        stream.is_ok_and(|it| FileId::from(&it) == FileId::from(&file))
-    };
-    match (is_it(io::stdout().as_fd()), is_it(io::stderr().as_fd())) {
+    let file = fs::metadata(path).ok().filter(fs::Metadata::is_file).and_then(|_| FileId::at(path))?;
+    let is_it = |stream: io::Result<FileId>| stream.is_ok_and(|it| it == file);
+    match (is_it(FileId::of(&io::stdout())), is_it(FileId::of(&io::stderr()))) {
         (true, _) => Some(Stream::Stdout),
         (false, true) => Some(Stream::Stderr),
         (false, false) => None,
@@ -99,9 +93,7 @@ pub(crate) fn printed_to(path: &Path) -> Option<Stream> {
 /// Maps the outcome of writing to standard output; a closed pipe is not an error.
 pub(crate) fn written(result: io::Result<()>) -> Result<()> {
     match result {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::io("writing to standard output", &error))
-        }
+        Err(error) if !is_closed_pipe(&error) => Err(Error::io("writing to standard output", &error)),
         _ => Ok(()),
     }
 }

@@ -5,21 +5,20 @@
 use std::cell::Cell;
 use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use parking_lot::Mutex;
+use rehal_base::platform::{borrowed, check_writable};
 use rehal_base::{Context, Error, HostMemory, Range, Result, StatusCode};
 use rehal_crash::{Removal, Stays, change};
-use rustix::fs::{Access, AtFlags, CWD, access};
 use tempfile::{Builder, NamedTempFile};
 
 use crate::files::{directory_of, links};
 use crate::flags::{Flag, Flags, written};
 use crate::interrupts;
 use crate::output::{self, Stdout, Stream};
+use crate::platform;
 
 /// The flag that names the file.
 pub(crate) const OUTPUT: Flag<Option<PathBuf>> =
@@ -73,10 +72,28 @@ impl PreparedTarget {
 struct Aside {
     temporary: Temporary,
     target: PathBuf,
+    /// Whether it is appended to the target instead.
+    appends: bool,
     /// Whether a result is in it: another one may follow.
     is_written: bool,
     /// Its index in [`PREPARED`], if it is from there.
     index: Option<usize>,
+}
+
+impl Aside {
+    fn complete(mut self) -> Result<()> {
+        if !self.appends {
+            return self.temporary.persist(&self.target);
+        }
+        let from = self.temporary.file()?;
+        let mut to = File::options().append(true).create(true).open(&self.target).map_err(creating)?;
+        let length = to.metadata().map_err(creating)?.len();
+        // Short results in one write, so that those of several processes do not mix.
+        let mut buffer = BufWriter::with_capacity(BUFFER_BYTES, &mut to);
+        let appended = from.rewind().and_then(|()| io::copy(from, &mut buffer)).and_then(|_| buffer.flush());
+        drop(buffer.into_parts());
+        appended.or_else(|error| to.set_len(length).and(Err(error))).map_err(|error| writing(&error))
+    }
 }
 
 /// From now on, this process, a copy, completes no files: its parent does.
@@ -95,7 +112,7 @@ pub(crate) fn persist(finished: &[usize]) -> Result<()> {
         let prepared =
             PREPARED.lock().get_mut(*index).and_then(|it| Some((it.place.clone(), it.target.take()?)));
         if let Some((place, PreparedTarget::Aside(aside))) = prepared {
-            aside.temporary.persist(&aside.target).context(|| place)?;
+            aside.complete().context(|| place)?;
         }
     }
     Ok(())
@@ -133,7 +150,16 @@ impl OutputFile {
     /// The file that another flag names; `-` is standard output. Fails if it cannot be written, before a tool
     /// works for it in vain.
     pub(crate) fn new(flag: &'static str, path: PathBuf) -> Result<Self> {
-        let this = Self::at(flag, path);
+        Self::at(flag, path).checked()
+    }
+
+    /// The same, with the result behind what the file has.
+    pub(crate) fn appending(flag: &'static str, path: PathBuf) -> Result<Self> {
+        Self { appends: true, ..Self::at(flag, path) }.checked()
+    }
+
+    fn checked(self) -> Result<Self> {
+        let this = self;
         if this.prepared().is_none() {
             this.made().context(|| this.place())?;
         }
@@ -141,9 +167,9 @@ impl OutputFile {
     }
 
     /// Opens the file that another flag names before code is confined, unless that fails: the tool says so
-    /// when it writes it.
-    pub(crate) fn prepare(flag: &'static str, path: PathBuf) {
-        let this = Self::at(flag, path);
+    /// when it writes it. What `appends` follows what the file has, which the copy then cannot change.
+    pub(crate) fn prepare(flag: &'static str, path: PathBuf, appends: bool) {
+        let this = Self { appends, ..Self::at(flag, path) };
         if this.prepared().is_some() {
             return;
         }
@@ -165,11 +191,6 @@ impl OutputFile {
     fn at(flag: &'static str, path: PathBuf) -> Self {
         let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         Self { flag, path, absolute, appends: false }
-    }
-
-    /// The same, with the result behind what the file has.
-    pub(crate) fn appending(flag: &'static str, path: PathBuf) -> Result<Self> {
-        Ok(Self { appends: true, ..Self::new(flag, path)? })
     }
 
     /// Whether it is standard output.
@@ -211,12 +232,8 @@ impl OutputFile {
                 let file = File::options().append(true).open(path).map_err(creating)?;
                 (Target::File(file), None)
             }
-            PreparedTarget::Direct(_) => (Target::Stdout(output::stdout_bytes()?), None),
+            PreparedTarget::Direct(_) => (Target::Stdout(output::stdout_bytes()), None),
             PreparedTarget::Aside(mut aside) => {
-                if self.appends && !aside.is_written && aside.target.exists() {
-                    let mut existing = File::open(&aside.target).map_err(creating)?;
-                    io::copy(&mut existing, aside.temporary.file()?).map_err(|error| writing(&error))?;
-                }
                 let file = aside.temporary.file()?;
                 if !self.appends && aside.is_written {
                     // Only the last result is of interest.
@@ -246,21 +263,27 @@ impl OutputFile {
         let destination = self.destination();
         match &destination {
             Destination::Stdout => {
-                output::stdout_bytes()?.file().map(drop).map_err(|error| writing(&error))?
+                output::stdout_bytes().file().map(drop).map_err(|error| writing(&error))?
             }
             // Opening a pipe waits for its reader.
             Destination::InPlace(path) if path.is_dir() => {
-                return Err(creating(io::Error::from_raw_os_error(libc::EISDIR)));
+                File::options().append(true).open(path).map(drop).map_err(creating)?;
             }
             Destination::InPlace(path) => {
-                access(path, Access::WRITE_OK).map_err(|error| creating(error.into()))?;
+                check_writable(path).map_err(creating)?;
             }
             Destination::Aside { target, existing } => {
-                let temporary = Temporary::beside(target, existing.as_ref())?;
-                let target = target.clone();
+                let existing = existing.as_ref();
+                let temporary = match existing {
+                    Some(_) if self.appends => {
+                        check_target(target, existing).and_then(|()| Temporary::apart())?
+                    }
+                    _ => Temporary::beside(target, existing)?,
+                };
                 return Ok(PreparedTarget::Aside(Aside {
                     temporary,
-                    target,
+                    target: target.clone(),
+                    appends: self.appends,
                     is_written: false,
                     index: None,
                 }));
@@ -303,7 +326,7 @@ pub(crate) fn is_in_place(path: &Path) -> bool {
 
 /// Whether a path is standard output: `-`, and the names that the system has for it.
 pub(crate) fn is_stdout(path: &Path) -> bool {
-    path.as_os_str() == "-" || descriptor(path) == Some(libc::STDOUT_FILENO)
+    path.as_os_str() == "-" || descriptor(path) == Some(1)
 }
 
 /// Refuses standard output for what is written at several places of a file, or is not one file; `what` says
@@ -355,7 +378,7 @@ impl Output {
     /// A writer without a buffer. All of them write to the same position.
     pub(crate) fn sink(&self) -> Result<Sink> {
         let target = match &self.target {
-            Target::Stdout(_) => Target::Stdout(output::stdout_bytes()?),
+            Target::Stdout(_) => Target::Stdout(output::stdout_bytes()),
             Target::File(file) => Target::File(file.try_clone().map_err(creating)?),
         };
         Ok(Sink { target, is_lost: self.is_lost.clone(), can_seek: self.aside.is_some() })
@@ -387,7 +410,7 @@ impl Output {
                     PREPARED.lock()[index].target = Some(written);
                     Ok(())
                 }
-                _ => aside.temporary.persist(&aside.target),
+                _ => aside.complete(),
             },
             None => Ok(()),
         });
@@ -407,7 +430,7 @@ impl Sink {
     pub(crate) fn write_memory(&self, memory: &HostMemory, range: Range) -> Result<()> {
         let file = match &self.target {
             Target::Stdout(stdout) => stdout.file(),
-            Target::File(file) => Ok(file),
+            Target::File(file) => Ok(borrowed(file)),
         };
         let written = match file {
             Ok(file) => memory.write_file(file, range)?,
@@ -465,28 +488,24 @@ impl Temporary {
     /// Creates one in the directory of `target`, with the permissions of an existing file.
     fn beside(target: &Path, existing: Option<&Metadata>) -> Result<Self> {
         check_target(target, existing)?;
-        let mode = existing.map_or(0o666, |it| it.permissions().mode());
-        match Self::unnamed(target, mode, existing.is_some()) {
+        match platform::unnamed_file(directory_of(target), existing) {
             Some(file) => Ok(Self::Unnamed(file)),
-            None => Self::named(target, Permissions::from_mode(mode)),
+            None => Self::named(target, platform::permissions(existing)),
         }
     }
 
-    /// `None` if the file system has no files without a name, or they cannot get one.
-    fn unnamed(target: &Path, mode: u32, sets_mode: bool) -> Option<File> {
-        let file = rehal_base::unnamed_file(directory_of(target), mode)?;
-        // Without the bits of the umask, which an existing file may have.
-        if sets_mode {
-            file.set_permissions(Permissions::from_mode(mode)).ok()?;
-        }
-        fs::metadata(name_of(&file)).ok()?;
-        Some(file)
+    /// Creates one in the directory of temporary files.
+    fn apart() -> Result<Self> {
+        tempfile::tempfile()
+            .map(Self::Unnamed)
+            .map_err(|error| Error::io("creating a temporary file", &error))
     }
 
-    fn named(target: &Path, permissions: Permissions) -> Result<Self> {
+    fn named(target: &Path, permissions: Option<Permissions>) -> Result<Self> {
         interrupts::handle();
         let mut builder = Builder::new();
-        builder.prefix(PREFIX).permissions(permissions);
+        builder.prefix(PREFIX);
+        permissions.map(|it| builder.permissions(it));
         change(|| {
             let file = builder.tempfile_in(directory_of(target)).map_err(creating)?;
             let removal = Some(Removal::file(file.path(), Stays::Never));
@@ -531,22 +550,17 @@ impl Drop for Temporary {
 /// The start of the names of files that are not complete.
 const PREFIX: &str = ".rehal-";
 
-/// The name of a file that has none, for this process.
-fn name_of(file: &File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
-}
-
 /// Gives a file without a name that of `target`, whose file it replaces.
 fn give_name(file: &File, target: &Path) -> io::Result<()> {
-    let link = |to: &Path| rustix::fs::linkat(CWD, name_of(file), CWD, to, AtFlags::SYMLINK_FOLLOW);
+    let link = |to: &Path| platform::name_file(file, to);
     match link(target) {
-        Err(rustix::io::Errno::EXIST) => {}
-        linked => return Ok(linked?),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        linked => return linked,
     }
     // A link replaces nothing, and a name does; the file has one of its own in between.
     let mut builder = Builder::new();
     change(|| {
-        let named = builder.prefix(PREFIX).make_in(directory_of(target), |path| Ok(link(path)?))?;
+        let named = builder.prefix(PREFIX).make_in(directory_of(target), link)?;
         let removal = Removal::file(named.path(), Stays::Never);
         let persisted = named.persist(target).map_err(|error| error.error);
         drop(removal);
@@ -564,6 +578,8 @@ fn writing(error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn output(path: &Path) -> OutputFile {
@@ -627,13 +643,13 @@ mod tests {
         }
         // Where the file system lacks such files.
         for text in ["3", "4"] {
-            let mut named = Temporary::named(&path, Permissions::from_mode(0o600)).unwrap();
+            let mut named = Temporary::named(&path, Some(Permissions::from_mode(0o600))).unwrap();
             named.file().unwrap().write_all(text.as_bytes()).unwrap();
             assert_eq!(entries(directory.path()), 2);
             named.persist(&path).unwrap();
             assert_eq!((fs::read_to_string(&path).unwrap().as_str(), entries(directory.path())), (text, 1));
         }
-        drop(Temporary::named(&path, Permissions::from_mode(0o600)).unwrap());
+        drop(Temporary::named(&path, Some(Permissions::from_mode(0o600))).unwrap());
         assert_eq!(entries(directory.path()), 1);
     }
 
@@ -644,15 +660,23 @@ mod tests {
         let path = directory.path().join("a");
         let other = directory.path().join(".").join("link");
         std::os::unix::fs::symlink(&path, &other).unwrap();
-        OutputFile::prepare("output", path.clone());
-        OutputFile::prepare("output", other.clone());
+        OutputFile::prepare("output", path.clone(), false);
+        OutputFile::prepare("output", other.clone(), false);
+        let log = directory.path().join("log");
+        fs::write(&log, "before, ").unwrap();
+        OutputFile::prepare("history", log.clone(), true);
         leave_to_parent();
         output(&path).write(|sink| put(sink, b"first, and long")).unwrap();
         output(&other).write(|sink| put(sink, b"second")).unwrap();
         OutputFile::appending("output", path.clone()).unwrap().write(|sink| put(sink, b", third")).unwrap();
-        assert!(!path.exists());
+        for text in ["fourth, ", "fifth"] {
+            let log = OutputFile::appending("history", log.clone()).unwrap();
+            log.write(|sink| put(sink, text.as_bytes())).unwrap();
+        }
+        assert!(!path.exists() && fs::read(&log).unwrap() == b"before, ");
         persist(&finished()).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"second, third");
+        assert_eq!(fs::read(&log).unwrap(), b"before, fourth, fifth");
         forget();
     }
 

@@ -31,9 +31,8 @@ const MODE: Flag<FileMode> = Flag::choice(
         ("mmap", FileMode::Mmap),
         ("preload", FileMode::Preload),
     ],
-    "How the bytes are accessed. map: as file, but memory of CPU devices has pages of the file, which take no memory until they are \
-     written, in the place of what is read from 1 MiB on. A file that is changed meanwhile is an error in the end. file: read from \
-     the file on demand. mmap: mapped memory, which devices that support it use without a copy. preload: memory into which whole \
+    "How the bytes are accessed. map: as file, but CPU devices map what is read, from 1 MiB on: it takes no memory until it is written, \
+     and a file that changes during the run is an error at its end. file: read from the file on demand. mmap: mapped memory, which devices that support it use without a copy. preload: memory into which whole \
      files are read at the start.",
 );
 

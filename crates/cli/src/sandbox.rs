@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rehal::work::{SideReplay, SideWork, WorkOptions};
+use rehal_base::platform::free_bytes;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_crash::HeldSignals;
 use rehal_devices::{CrashReports, DeviceOptions};
 use rehal_jobs::{Confinement, CopyEnd, JobEnd, JobOutcome, PROGRESS_TIME, Sandbox, interrupts, supervise};
 use rehal_kernels::StagedKernelRecords;
 use rehal_replay::{FileWrites, Plan, own_names};
-use rustix::fs::statvfs;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,7 +22,7 @@ use crate::output_file::OutputFile;
 use crate::tools::replay_flags::{FILE_REMAP, FILE_WRITES};
 use crate::{Invocation, advice, devices, files, output, output_file};
 
-const SANDBOX: Flag<Sandbox> = Flag::choice(
+pub(crate) const SANDBOX: Flag<Sandbox> = Flag::choice(
     "sandbox",
     "on",
     &[("on", Sandbox::On), ("off", Sandbox::Off), ("require", Sandbox::Require)],
@@ -124,10 +124,9 @@ fn confinement(invocation: &Invocation, reach: &Reach<'_>) -> Confinement {
         number.into_iter().chain(is_stdin.then_some(0)).for_each(|it| confinement.keep_descriptor(it));
     }
     for (_, file) in written {
-        // Other files are opened before, or replaced once another is complete. Pipes and devices are opened
-        // when they are written.
-        let is_named = is_written_in_place(invocation, file.access);
-        if is_named || (output_file::is_in_place(&file.path) && !file.path.is_dir()) {
+        // Other files are replaced or appended to once another is complete. Pipes and devices are opened when
+        // they are written.
+        if file.access == Access::Record || (output_file::is_in_place(&file.path) && !file.path.is_dir()) {
             confinement.write(&file.path);
         }
     }
@@ -140,11 +139,6 @@ fn confinement(invocation: &Invocation, reach: &Reach<'_>) -> Confinement {
     confinement
 }
 
-/// Whether confined code opens a file by its name. Histories are those of the process that starts others.
-fn is_written_in_place(invocation: &Invocation, access: Access) -> bool {
-    access == Access::Record || (access == Access::AppendResult && invocation.worker.is_none())
-}
-
 /// The size that a file may reach on the largest disk of these, or of temporary files if there are none: what
 /// it has, and what is free but for a twentieth. `None` if the system does not say.
 fn room<'p>(written: impl Iterator<Item = &'p PathBuf>) -> Option<u64> {
@@ -154,9 +148,9 @@ fn room<'p>(written: impl Iterator<Item = &'p PathBuf>) -> Option<u64> {
             return None;
         }
         let existing = path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("."));
-        let disk = statvfs(existing).ok()?;
+        let free = free_bytes(existing)?;
         let length = fs::metadata(path).map_or(0, |metadata| metadata.len());
-        Some(length.saturating_add(disk.f_bavail.saturating_mul(disk.f_frsize) / 20 * 19))
+        Some(length.saturating_add(free / 20 * 19))
     };
     written.filter_map(|path| of(path)).max().or_else(|| of(&std::env::temp_dir()))
 }
@@ -168,11 +162,7 @@ struct Created(Vec<PathBuf>);
 impl Created {
     fn create(invocation: &Invocation, reach: &Reach<'_>) -> Self {
         let mut this = Self::default();
-        let named = invocation
-            .flags
-            .files()
-            .into_iter()
-            .filter(|(_, file)| is_written_in_place(invocation, file.access));
+        let named = invocation.flags.files().into_iter().filter(|(_, file)| file.access == Access::Record);
         for path in named.map(|(_, file)| file.path).chain(reach.records.iter().cloned()) {
             // If that fails, the recorder says why.
             let is_missing = !path.exists();
@@ -279,7 +269,7 @@ impl Invocation {
         let _created = Created::create(self, reach);
         for (flag, file) in self.flags.files() {
             if file.access.writes() && file.access != Access::Record {
-                OutputFile::prepare(flag, file.path);
+                OutputFile::prepare(flag, file.path, file.access == Access::AppendResult);
             }
         }
         let confined = || {
@@ -305,7 +295,7 @@ impl Invocation {
                     _ => error,
                 }
             });
-        let is_of_user = |signal| [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].contains(&signal);
+        let is_of_user = |signal| interrupts::SIGNALS.contains(&signal);
         let published = match ended {
             Ok(CopyEnd::Signaled(signal)) if is_of_user(signal) => Ok(()),
             _ => publish(),

@@ -43,7 +43,7 @@ impl Layout {
         if !stdout().is_terminal() {
             return Self::PIPE;
         }
-        let size = rustix::termios::tcgetwinsize(stdout()).map_or(0, |size| size.ws_col.into());
+        let size = rehal_base::platform::terminal_columns().unwrap_or(0);
         // Some terminals do not know their size.
         Self { width: Some(if size == 0 { usize::MAX } else { size }) }
     }

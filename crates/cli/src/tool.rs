@@ -8,13 +8,13 @@ use rehal::work::perform_work;
 use rehal_base::{Align, Error, Result, StatusCode, alternatives, describe_abilities, nearest};
 use rehal_crash::HeldSignals;
 use rehal_devices::CrashReports;
-use rehal_jobs::{Confinement, CopyEnd, Worker, announced, end_by, supervise, supervised};
+use rehal_jobs::{Confinement, CopyEnd, Worker, announced, end_by, run_in_child, supervise, supervised};
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
 use crate::report::{ErrorReports, Origin};
 use crate::table::table;
-use crate::{advice, files as named_files, interrupts, output, output_file, shells, tools};
+use crate::{advice, files as named_files, interrupts, output, output_file, sandbox, shells, tools};
 
 /// The program whose verbs are the tools.
 const PROGRAM: &str = "rehal";
@@ -138,6 +138,7 @@ const NO_VERB: u8 = 2;
 /// Runs the tool by whose name this program is called; by any other name, the one whose verb is its first
 /// argument, or the first two. Returns the exit status.
 pub fn main() -> u8 {
+    rehal_base::platform::prepare_console();
     let mut arguments = std::env::args_os().peekable();
     let called = arguments.next().unwrap_or_else(|| PROGRAM.into());
     finish(take_worker(&mut arguments).and_then(|worker| match tool_of_name(&called) {
@@ -178,6 +179,7 @@ fn take_worker(arguments: &mut Peekable<impl Iterator<Item = OsString>>) -> Resu
 /// The tool with the name in `argv[0]`, which may be a path.
 fn tool_of_name(called: &OsStr) -> Option<&'static Tool> {
     let name = Path::new(called).file_name()?.to_str()?;
+    let name = name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(name);
     tools::ALL.iter().copied().find(|tool| tool.name == name && IREE_NAMES.contains(&name))
 }
 
@@ -267,6 +269,13 @@ fn start_with(
     CrashReports::install();
     rehal_crash::name_options(flags::CRASH_OPTIONS);
     interrupts::fail_large_writes();
+    // Where a process cannot be copied, one that runs captured code is started again.
+    if worker.is_none()
+        && flags.takes(sandbox::SANDBOX.name())
+        && let Some(status) = run_in_child(advice::print)?
+    {
+        return Ok(status);
+    }
     let origin = origin.clone();
     let invocation = Invocation {
         name,

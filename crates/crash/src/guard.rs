@@ -1,7 +1,6 @@
 //! The guard of the process: what it is asked to do, and the exit statuses that it ends the process with.
 
 use std::ffi::c_int;
-use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -42,7 +41,7 @@ pub fn name_options(names: OptionNames) {
 /// From now on, when the guard ends the process, it first writes the exit status to this file, as a byte. A
 /// process that a kernel ends does not. If a signal ends the process after a report, the byte is
 /// [`status_of_signal`].
-pub fn announce_exits(to: OwnedFd) {
+pub fn announce_exits(to: platform::OwnedStream) {
     platform::announce_exits(to);
 }
 

@@ -37,8 +37,8 @@
 //! | `capi/handle.rs` | `GRAVES` | freed handles of debug builds, which stay allocated |
 //! | `cli/kernel_recording.rs` | `NAME` | the directory in which confined code records kernels |
 //! | `cli/output_file.rs` | `PREPARED`, `FINISHED` | outputs that are opened before the process is confined |
-//! | `jobs/interrupts.rs` | `FLAG`, `HANDLER` | signals of a tool |
-//! | `cli/output/at_start.rs` | `WAS_CLOSED` | standard output before `main` |
+//! | `jobs/platform/unix/interrupts.rs` | `FLAG`, `HANDLER` | signals of a tool |
+//! | `cli/platform/unix/at_start.rs` | `WAS_CLOSED` | standard output before `main` |
 //! | `crash/background_writer.rs` | `WRITERS` | writers that a crash waits for |
 //! | `crash/black_box.rs` | `IN_USE`, `SLOT`, `OWNED` | what threads run, for the parent of the process |
 //! | `crash/context.rs` | `ABORTS`, `RECORD`, `OFFSET` | what a thread works for |
@@ -79,9 +79,11 @@
 //! | `replay/record/stream.rs` | `ID` | the id of a thread |
 //! | `kernels/kernels.rs` | `CORES` | the number of cores, read once |
 //! | `base/parallel.rs` | `POOL` | threads that copy, compare and digest |
-//! | `jobs/fork.rs` | `EMULATOR_THREADS` | threads that are not the program's |
+//! | `jobs/platform/unix/fork.rs` | `EMULATOR_THREADS` | threads that are not the program's |
 //! | `jobs/worker.rs` | `IS_WORKER` | whether this process is a worker |
-//! | `jobs/group.rs` | `WATCHDOG_PROCESS` | what ends processes that this one has started |
+//! | `jobs/platform/unix/group.rs` | `WATCHDOG_PROCESS` | what ends processes that this one has started |
+//! | `jobs/platform/windows/interrupts.rs` | `FLAG`, `WAITS`, `ONCE` | Ctrl-C |
+//! | `local/platform/windows/kernel_stack.rs` | `SPARE` | stacks of kernels |
 //! | `vulkan/gpu.rs` | `DEVICES` | devices that are open |
 //! | `vulkan/memory/block.rs` | `MAPPINGS`, `LAST_ID` | mappings of emulated devices; ids of blocks |
 

@@ -2,14 +2,13 @@
 //! handler can walk.
 
 use std::ffi::{CStr, CString};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rehal_base::remove_directory;
+use rehal_base::{platform, remove_directory};
 
 /// The list grows at its front and never shrinks; slots are used again.
 static FIRST: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
@@ -131,7 +130,7 @@ fn lock() -> MutexGuard<'static, ()> {
 }
 
 fn text(path: &Path) -> Option<CString> {
-    CString::new(path.as_os_str().as_bytes()).ok()
+    CString::new(path.as_os_str().as_encoded_bytes()).ok()
 }
 
 impl Slot {
@@ -194,16 +193,14 @@ fn remove(is_removed: impl Fn(Stays) -> bool) {
     };
     each(&|what| match what {
         What::ProcessGroup(id) => {
-            // SAFETY: sends a signal, and touches no memory.
-            unsafe { libc::kill(-*id, libc::SIGKILL) };
+            platform::kill_group(*id);
             true
         }
         _ => false,
     });
     each(&|what| match what {
         What::File(path) => {
-            // SAFETY: the path is a string.
-            unsafe { libc::unlink(path.as_ptr()) };
+            platform::remove_file(path);
             true
         }
         What::Tree(path, aside) => {
@@ -213,8 +210,7 @@ fn remove(is_removed: impl Fn(Stays) -> bool) {
         _ => false,
     });
     let remove_empty = |what: &What| match what {
-        // SAFETY: the path is a string.
-        What::EmptyDirectory(path) => unsafe { libc::rmdir(path.as_ptr()) == 0 },
+        What::EmptyDirectory(path) => platform::remove_empty(path),
         _ => false,
     };
     // One may contain another.
@@ -225,8 +221,7 @@ fn remove(is_removed: impl Fn(Stays) -> bool) {
 fn remove_tree(path: &CStr, aside: &CStr) {
     /// Attempts to remove a directory that another thread writes to.
     const ATTEMPTS: u32 = 100;
-    // SAFETY: the paths are strings.
-    let is_aside = unsafe { libc::rename(path.as_ptr(), aside.as_ptr()) == 0 };
+    let is_aside = platform::rename(path, aside);
     let path = if is_aside { aside } else { path };
     for _ in 0..ATTEMPTS {
         if remove_directory(path) {

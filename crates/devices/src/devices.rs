@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use rehal_base::{Context, Error, FileKind, Result, nearest, plural};
 use rehal_hal::{
-    CommonOptions, CompilerTarget, DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet, ParameterGroup,
+    CommonOptions, CompilerTarget, DeviceGroup, DeviceUri, Driver, DriverRegistry, ExecutableFormat,
+    OptionSet, ParameterGroup, gpu_formats,
 };
 use rehal_jobs::{Confinement, is_worker};
 use rehal_local::executable::Plugins;
@@ -39,7 +40,7 @@ pub fn drivers_with(options: &OptionSet) -> DriverRegistry {
         #[cfg(feature = "vulkan")]
         Driver::new(VulkanDriver::new(options.get())),
     ];
-    let missing = ABSENT.iter().filter_map(|it| Some(Driver::missing(it.name, it.description?)));
+    let missing = DESCRIBED.iter().filter_map(|it| Some(Driver::missing(it.driver, it.missing?)));
     let mut registry = DriverRegistry::default();
     for driver in missing.chain(drivers) {
         registry.register(driver).expect("each name is registered once");
@@ -47,43 +48,68 @@ pub fn drivers_with(options: &OptionSet) -> DriverRegistry {
     registry
 }
 
-/// A driver that this build does not have.
-struct Absent {
-    name: &'static str,
-    /// The beginning of the names of its formats.
-    format: &'static str,
-    /// If the reference lists it.
-    description: Option<&'static str>,
+/// A format that describes itself, with the driver that runs it.
+struct Described {
+    driver: &'static str,
+    format: ExecutableFormat,
+    /// The description of the driver, if the reference lists it and this build does not have it.
+    missing: Option<&'static str>,
     /// How programs are compiled for it.
     compiler: Option<CompilerTarget>,
 }
 
-/// The drivers of known formats that this build does not have. The formats of `amdgpu` are the names of
-/// architectures.
-const ABSENT: &[Absent] = &[
-    Absent {
-        name: "cuda",
-        format: "cuda-",
-        description: Some("NVIDIA GPUs, through the CUDA driver"),
+/// The known formats that no driver of this build runs.
+const DESCRIBED: &[Described] = &[
+    Described {
+        driver: "cuda",
+        format: gpu_formats::CUDA,
+        missing: Some("NVIDIA GPUs, through the CUDA driver"),
         compiler: Some(gpu_target("cuda", "--iree-cuda-target")),
     },
-    Absent {
-        name: "hip",
-        format: "rocm-",
-        description: Some("AMD GPUs, through HIP"),
+    Described {
+        driver: "hip",
+        format: gpu_formats::HIP,
+        missing: Some("AMD GPUs, through HIP"),
         compiler: Some(CompilerTarget { chips: HIP_CHIPS, ..gpu_target("hip", "--iree-rocm-target") }),
     },
     #[cfg(not(feature = "vulkan"))]
-    Absent {
-        name: "vulkan",
-        format: "vulkan-",
-        description: Some("Vulkan 1.2 or later"),
+    Described {
+        driver: "vulkan",
+        format: gpu_formats::VULKAN,
+        missing: Some("Vulkan 1.2 or later"),
         compiler: Some(gpu_target("vulkan", "--iree-vulkan-target")),
     },
-    Absent { name: "amdgpu", format: "gfx", description: None, compiler: None },
-    Absent { name: "metal", format: "metal-", description: None, compiler: None },
-    Absent { name: "webgpu", format: "webgpu-", description: None, compiler: None },
+    Described {
+        driver: "amdgpu",
+        format: gpu_formats::AMDGPU,
+        missing: None,
+        compiler: Some(CompilerTarget { chips: HIP_CHIPS, ..gpu_target("amdgpu", "--iree-rocm-target") }),
+    },
+    Described { driver: "metal", format: ExecutableFormat::of_gpu("metal-"), missing: None, compiler: None },
+    Described {
+        driver: "webgpu",
+        format: ExecutableFormat::of_gpu("webgpu-"),
+        missing: None,
+        compiler: None,
+    },
 ];
+
+/// The format of this name as its driver describes it, or as it describes itself.
+pub fn find_format(registry: &DriverRegistry, name: &str) -> Option<&'static ExecutableFormat> {
+    let mut own = registry.drivers().iter();
+    let own = own.find_map(|driver| ExecutableFormat::find(driver.backend().formats(), name));
+    own.or_else(|| described(name).map(|it| &it.format))
+}
+
+/// The format of files of this kind, as its driver describes it, or as it describes itself.
+pub fn find_format_of_files(registry: &DriverRegistry, kind: FileKind) -> Option<&'static ExecutableFormat> {
+    let own = registry.drivers().iter().flat_map(|driver| driver.backend().formats());
+    own.chain(DESCRIBED.iter().map(|it| &it.format)).find(|it| it.files.contains(&kind))
+}
+
+fn described(format: &str) -> Option<&'static Described> {
+    DESCRIBED.iter().find(|it| format.starts_with(it.format.prefix))
+}
 
 /// The chips that release 3.13 of the compiler takes; it has no default.
 const HIP_CHIPS: &[&str] = &[
@@ -103,7 +129,7 @@ pub fn compiler_targets() -> Vec<CompilerTarget> {
     let registry = drivers();
     let own = registry.drivers().iter().filter_map(|driver| driver.backend().compiler_target());
     let mut targets: Vec<CompilerTarget> = Vec::new();
-    for target in own.chain(ABSENT.iter().filter_map(|it| it.compiler)) {
+    for target in own.chain(DESCRIBED.iter().filter_map(|it| it.compiler)) {
         if targets.iter().all(|it| it.name != target.name) {
             targets.push(target);
         }
@@ -128,7 +154,7 @@ pub fn compiler_targets() -> Vec<CompilerTarget> {
 pub fn driver_of_format<'r>(registry: &'r DriverRegistry, format: &str) -> Result<Option<&'r str>> {
     match first_driver(registry, |driver| driver.has_format(format)) {
         Some(driver) => driver.backend().check_format(format).map(|()| Some(driver.name())),
-        None => Ok(ABSENT.iter().find(|it| format.starts_with(it.format)).map(|it| it.name)),
+        None => Ok(described(format).map(|it| it.driver)),
     }
 }
 
@@ -423,4 +449,118 @@ fn load_plugin(plugins: &mut Plugins, path: &NamedPath) -> Result<()> {
     // SAFETY: paths come only from `add_plugin`, whose caller vouches for the library; also those that a
     // worker receives.
     unsafe { plugins.load(path.path().as_os_str()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rehal_base::StatusCode;
+    use rehal_formats::{Binding, Function};
+    use rehal_hal::{Device, DeviceDescription, DeviceParameter, DriverBackend, FunctionInfo, SystemFiles};
+
+    use super::*;
+
+    /// A driver that only this test has, of a format that nothing else knows: a byte for each binding.
+    struct Beads;
+
+    const BEADS: [ExecutableFormat; 1] = [ExecutableFormat {
+        description: "a string of beads",
+        functions: |_, bytes| {
+            let function = Function {
+                name: "string".into(),
+                workgroup_size: Some([4, 1, 1]),
+                constant_count: Some(0),
+                bindings: Some(vec![Binding::default(); bytes.len()]),
+                ..Function::default()
+            };
+            FunctionInfo::of_code(vec![function])
+        },
+        written_bindings: Some(|_, bytes| vec![Some(bytes.iter().map(|byte| *byte != b'r').collect())]),
+        target: |name, _| name.strip_prefix("beads-").map(str::to_owned),
+        extensions: &["beads"],
+        ..ExecutableFormat::of_gpu("beads-")
+    }];
+
+    impl DriverBackend for Beads {
+        fn name(&self) -> &str {
+            "beads"
+        }
+
+        fn description(&self) -> &str {
+            "Beads on a string"
+        }
+
+        fn availability(&self) -> Result<()> {
+            Err(Error::new(StatusCode::Unavailable, "the string is torn"))
+        }
+
+        fn formats(&self) -> &'static [ExecutableFormat] {
+            &BEADS
+        }
+
+        fn compiler_target(&self) -> Option<CompilerTarget> {
+            None
+        }
+
+        fn check_format(&self, _name: &str) -> Result<()> {
+            Ok(())
+        }
+
+        fn parameters(&self) -> &'static [DeviceParameter] {
+            &[]
+        }
+
+        fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
+            Ok(Vec::new())
+        }
+
+        fn create_device(&self, _path: &str, _options: &OptionSet, _group: &[Device]) -> Result<Device> {
+            self.availability().map(|()| unreachable!("it is never available"))
+        }
+
+        fn system_files(&self) -> SystemFiles {
+            SystemFiles::NONE
+        }
+
+        fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_driver_of_its_own_format_needs_no_other_place() {
+        let mut registry = drivers();
+        assert!(find_format(&registry, "beads-red").is_none());
+        registry.register(Driver::new(Beads)).unwrap();
+        let format = find_format(&registry, "beads-red").unwrap();
+        let functions = (format.functions)("beads-red", b"rwr").unwrap();
+        assert_eq!((functions[0].name.as_str(), functions[0].binding_count), ("string", 3));
+        assert_eq!((format.target)("beads-red", b"rwr").as_deref(), Some("red"));
+        assert_eq!(format.written_bindings.unwrap()("beads-red", b"rw"), [Some(vec![false, true])]);
+        assert_eq!(driver_of_format(&registry, "beads-red").unwrap(), Some("beads"));
+        let error = DeviceSpec::find_in(&registry, "beads").err().unwrap();
+        assert_eq!((error.code(), error.message()), (StatusCode::Unavailable, "the string is torn"));
+    }
+
+    #[test]
+    fn formats_describe_themselves_without_a_driver() {
+        let registry = drivers();
+        let fixture = |name: &str| std::fs::read(testing::fixtures().join("gpu").join(name)).unwrap();
+        for (name, file, driver, target, extension) in [
+            ("cuda-nvptx-fb", "dynamic.cuda.cda1", "cuda", "sm_80", "ptx"),
+            ("rocm-hsaco-fb", "dynamic.hip.hip1", "hip", "gfx942", "hsaco"),
+            ("gfx942:sramecc+:xnack-", "dynamic.amdgpu.amd1", "amdgpu", "gfx942:sramecc+:xnack-", "hsaco"),
+        ] {
+            let (format, bytes) = (find_format(&registry, name).unwrap(), fixture(file));
+            assert_eq!(driver_of_format(&registry, name).unwrap(), Some(driver));
+            let functions = (format.functions)(name, &bytes).unwrap();
+            let shape = functions.iter().map(|it| (it.binding_count, it.constant_count));
+            assert_eq!(shape.collect::<Vec<_>>(), [(3, 4), (2, 6)], "{name}");
+            assert_eq!((format.target)(name, &bytes).as_deref(), Some(target));
+            let images = (format.images)(name, &bytes);
+            assert_eq!((images.len(), images[0].kind.extension()), (1, extension));
+            assert!(format.extensions.contains(&extension));
+            assert_eq!(format.binds_addresses.unwrap()(name, &bytes), [true, true]);
+            assert!((format.functions)(name, &bytes[..100]).is_err());
+        }
+    }
 }

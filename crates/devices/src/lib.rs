@@ -11,9 +11,9 @@
 
 mod crash;
 mod devices;
-#[cfg(feature = "vulkan")]
 mod executable_code;
 mod executable_functions;
+mod foreign;
 mod named_path;
 mod profile_file;
 mod profiling;
@@ -25,11 +25,11 @@ mod written_bindings;
 pub use crash::CrashReports;
 pub use devices::{
     DRIVER_PARAMETERS, DeviceOptions, DeviceSettings, DeviceSpec, compiler_targets, driver_of_files,
-    driver_of_format, drivers, drivers_with, find_driver,
+    driver_of_format, drivers, drivers_with, find_driver, find_format, find_format_of_files,
 };
-#[cfg(feature = "vulkan")]
 pub use executable_code::{SpirvFunction, spirv_functions};
 pub use executable_functions::executable_functions;
+pub use foreign::{ForeignFormat, foreign_format, idle_device, idle_devices};
 pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
 pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions, RequestedData};

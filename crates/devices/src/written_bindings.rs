@@ -1,8 +1,8 @@
 //! Which bindings the functions of executables write, if the format of the executable tells.
 
-use rehal_hal::ExecutableFormat;
 use rehal_replay::{ExecutableRecord, WrittenBindings};
 
+use crate::devices::find_format;
 use crate::drivers;
 
 /// Which bindings the functions of an executable may write, as its format tells: nothing is known of most
@@ -11,10 +11,7 @@ use crate::drivers;
 /// Takes time in proportion to the bytes of the executable.
 pub fn written_bindings(executable: &ExecutableRecord<'_>) -> WrittenBindings {
     let Ok(name) = std::str::from_utf8(executable.format) else { return WrittenBindings::new() };
-    let registry = drivers();
-    let mut drivers = registry.drivers().iter();
-    let format = drivers.find_map(|driver| ExecutableFormat::find(driver.backend().formats(), name));
-    match format.and_then(|format| format.written_bindings) {
+    match find_format(&drivers(), name).and_then(|format| format.written_bindings) {
         Some(written_bindings) => written_bindings(name, executable.data),
         None => WrittenBindings::new(),
     }

@@ -84,6 +84,9 @@ pub struct Redaction {
     /// Number of dispatches that read their workgroup count from a buffer, each performed one.
     #[serde(skip)]
     pub indirect_dispatch_count: u64,
+    /// The record of the first of them.
+    #[serde(skip)]
+    pub first_indirect: Option<u32>,
     /// Whether their counts may depend on data that was replaced, since kernels may write them or they are
     /// read from a file: [`WorkgroupCounts`] tells by replays.
     #[serde(skip)]
@@ -287,6 +290,7 @@ pub fn redact<W: Write + Seek>(plan: &Plan, sink: W, options: &RedactOptions) ->
         outcome: Redaction {
             kept: kept(plan)?,
             indirect_dispatch_count: uses.indirect_dispatch_count,
+            first_indirect: uses.first_indirect,
             counts_may_change: uses.counts_may_change,
             ..Redaction::default()
         },

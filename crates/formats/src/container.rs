@@ -8,13 +8,12 @@
 use std::collections::HashMap;
 
 use rehal_base::flatbuffer::{self as fb, Envelope, FieldType, StructSchema, Table};
-use rehal_base::{Cursor, Fault, FormatError, flatbuffer_tables};
+use rehal_base::{Cursor, Error, Fault, FormatError, FormatPart, Result, flatbuffer_tables};
 
 use crate::executable::{Binding, CodeImage, Executable, Function, ImageKind};
-use crate::{MAX_FUNCTIONS, MAX_NAME_BYTES, hsaco, nvidia};
+use crate::{MAX_FUNCTIONS, MAX_NAME_BYTES, hsaco, nvidia, replaced};
 
-/// Bytes before the flatbuffer.
-pub(crate) const HEADER_BYTES: usize = 64;
+pub(crate) use crate::HEADER_BYTES;
 /// The version of the header.
 const VERSION: u32 = 0;
 
@@ -138,6 +137,21 @@ pub fn read_amdgpu(bytes: &[u8]) -> Result<Executable, FormatError> {
     AMDGPU.read(bytes)
 }
 
+/// An executable of the compiler with an image in place of the one that has the same functions: PTX, a cubin
+/// or a fatbin for CUDA, a HSACO for HIP and amdgpu. Names, workgroup sizes, bindings and constants stay
+/// those of the executable. `None` unless the executable is a container of these drivers, and the image is
+/// not.
+///
+/// Fails if either is malformed, and if the functions of the image cannot be called as those of the
+/// executable: another number or size of parameters, another workgroup size, workgroup memory that no
+/// dispatch adds, another processor.
+pub fn with_image(executable: &[u8], image: &[u8]) -> Option<Result<Vec<u8>>> {
+    let is_of = |it: &&Container| executable.starts_with(it.envelope.identifier);
+    let container = [CUDA, HIP, AMDGPU].into_iter().find(is_of)?;
+    let is_image = !image.starts_with(container.envelope.identifier);
+    is_image.then(|| container.with_image(executable, image))
+}
+
 /// An image and its kernels.
 struct Contents {
     image: CodeImage,
@@ -180,7 +194,7 @@ impl Container {
         let contents = Contents::read(kind, bytes, 0)?;
         let Some(functions) = contents.kernels else {
             let expected = "code that names its kernels";
-            return Err(self.error(Fault::Unsupported, 0, "image", expected, kind.name()));
+            return Err(self.part().error(Fault::Unsupported, 0, "image", expected, kind.name()));
         };
         Ok(Executable { target: contents.image.target.clone(), images: vec![contents.image], functions })
     }
@@ -212,6 +226,22 @@ impl Container {
         Ok(Executable { target, images, functions })
     }
 
+    fn with_image(&'static self, executable: &[u8], image: &[u8]) -> Result<Vec<u8>> {
+        let own = self.read(executable)?;
+        let other = self.read(image).map_err(|error| Error::from(error).context("the replacement"))?;
+        let index = replaced::replaced_image(&own, &other)?;
+        let buffer = flatbuffer(executable, &self.envelope)?;
+        let field = Table::root(buffer).tables(self.images).get(index).and_then(|it| it.field(0));
+        let field = field.ok_or_else(|| Error::data_loss("a module of the executable has no code"))?;
+        // Text ends before a zero.
+        let end = |bytes: &[u8]| bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        let code = if other.images[0].kind == ImageKind::Ptx { &image[..end(image)] } else { image };
+        let whole = replaced::with_vector(executable, buffer, field, (code.len(), code))?;
+        // What cannot be read is not to be written.
+        self.read(&whole)?;
+        Ok(whole)
+    }
+
     fn image(&self, table: Table<'_>, index: u64) -> Result<Contents, FormatError> {
         let Some(vector) = table.vector(0).filter(|vector| !vector.is_empty()) else {
             return Err(self.corrupt("ModuleDef.image", "code", "none").in_record(index));
@@ -222,7 +252,7 @@ impl Container {
         // Drivers get no length.
         if kind == ImageKind::Ptx && vector.part(bytes.len(), 1) != [0] {
             let error =
-                self.error(Fault::Corrupt, origin, "ModuleDef.image", "a zero after the text", "none");
+                self.part().error(Fault::Corrupt, origin, "ModuleDef.image", "a zero after the text", "none");
             return Err(error.in_record(index));
         }
         Contents::read(kind, bytes, origin)
@@ -239,7 +269,7 @@ impl Container {
         self.kinds.iter().copied().find(|kind| kind.fits(bytes)).ok_or_else(|| {
             let names: Vec<_> = self.kinds.iter().map(|kind| kind.name()).collect();
             let found = format!("'{}'", bytes[..bytes.len().min(4)].escape_ascii());
-            self.error(Fault::Corrupt, at, field, format!("{others}{}", names.join(", ")), found)
+            self.part().error(Fault::Corrupt, at, field, format!("{others}{}", names.join(", ")), found)
         })
     }
 
@@ -288,6 +318,7 @@ impl Container {
             name: name.strip_suffix(ending).filter(|it| !it.is_empty()).unwrap_or(name).to_owned(),
             image,
             workgroup_size: Some(workgroup_size),
+            is_size_limit: false,
             constant_count: Some(constant_count),
             bindings: Some(self.bindings(table)?),
             dynamic_memory_bytes: dynamic.or_else(|| kernel?.dynamic_memory_bytes),
@@ -331,21 +362,14 @@ impl Container {
             known @ 0..4 => Ok(Binding { is_read_only: known & 1 != 0, is_indirect: known & 2 != 0 }),
             other => {
                 let (at, field) = (HEADER_BYTES + flags.at() + 8 * index, "ExportDef.binding_flags");
-                Err(self.error(Fault::Unsupported, at, field, "flags below 4", format!("{other:#x}")))
+                Err(self.part().error(Fault::Unsupported, at, field, "flags below 4", format!("{other:#x}")))
             }
         };
         (0..flags.len()).map(binding).collect()
     }
 
-    fn error(
-        &self,
-        fault: Fault,
-        at: usize,
-        field: &'static str,
-        expected: impl Into<String>,
-        found: impl Into<String>,
-    ) -> FormatError {
-        FormatError::new(self.envelope.format, fault, at as u64, field, expected, found)
+    fn part(&self) -> FormatPart {
+        FormatPart { format: self.envelope.format, origin: 0 }
     }
 
     /// An error without a place of its own: the content of a table is wrong, not its encoding.
@@ -355,7 +379,7 @@ impl Container {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) -> FormatError {
-        self.error(Fault::Corrupt, HEADER_BYTES, field, expected, found)
+        self.part().error(Fault::Corrupt, HEADER_BYTES, field, expected, found)
     }
 }
 

@@ -23,6 +23,18 @@ pub(crate) struct Elf<'a> {
     sections: Table<'a, SectionHeader64<LE>>,
 }
 
+/// The header of a 64-bit little-endian file, behind its magic number.
+pub fn header(file: Reader<'_>) -> Result<&FileHeader64<LE>, FormatError> {
+    let ident = file.take(4, 2, "e_ident")?;
+    if ident[0] != ELFCLASS64.0 {
+        return Err(file.unsupported(4, "e_ident[EI_CLASS]", "2 (64-bit)", ident[0].to_string()));
+    }
+    if ident[1] != ELFDATA2LSB.0 {
+        return Err(file.unsupported(5, "e_ident[EI_DATA]", "1 (little-endian)", ident[1].to_string()));
+    }
+    Ok(&file.table(0, size_of::<FileHeader64<LE>>() as u64, "Elf64_Ehdr")?.entries[0])
+}
+
 /// The description of a note.
 pub(crate) struct Note<'a> {
     /// Its offset in the file.
@@ -33,21 +45,24 @@ pub(crate) struct Note<'a> {
 impl<'a> Elf<'a> {
     /// Checks the header and all bounds.
     pub fn read(file: Reader<'a>, machine: Machine) -> Result<Self, FormatError> {
-        let magic = file.take(0, 6, "e_ident")?;
-        if magic != [&MAGIC[..], &[ELFCLASS64.0, ELFDATA2LSB.0]].concat() {
-            let found = format!("{magic:02x?}");
-            return Err(file.corrupt(0, "e_ident", "a 64-bit little-endian ELF file", found));
+        let magic = file.take(0, 4, "e_ident[EI_MAG]")?;
+        if magic != MAGIC {
+            return Err(file.corrupt(0, "e_ident[EI_MAG]", "7f 45 4c 46", format!("{magic:02x?}")));
         }
-        let header =
-            &file.table::<FileHeader64<LE>>(0, size_of::<FileHeader64<LE>>() as u64, "Elf64_Ehdr")?;
-        let header = &header.entries[0];
+        let header = header(file)?;
         let found = header.e_machine.get(LE);
         if found != machine {
             return Err(file.unsupported(18, "e_machine", machine.0.to_string(), found.0.to_string()));
         }
-        let (segments, count) = (header.e_phoff.get(LE), header.e_phnum.get(LE));
+        let (segments, count) = (header.e_phoff.get(LE), header.e_phnum.get(LE).into());
         let segments = file.rows(segments, count, header.e_phentsize.get(LE), "e_phoff")?;
-        let (sections, count) = (header.e_shoff.get(LE), header.e_shnum.get(LE));
+        let (sections, mut count) = (header.e_shoff.get(LE), u64::from(header.e_shnum.get(LE)));
+        if count == 0 && sections != 0 {
+            // Files with more than the field can hold state the number in the first section.
+            let first =
+                file.rows::<SectionHeader64<LE>>(sections, 1, header.e_shentsize.get(LE), "e_shoff")?;
+            count = first.entries.first().map_or(0, |it| it.sh_size.get(LE));
+        }
         let sections = file.rows(sections, count, header.e_shentsize.get(LE), "e_shoff")?;
         let elf = Self { file, header, segments, sections };
         for (_, segment) in elf.segments.iter() {
@@ -197,7 +212,7 @@ impl<'a> Reader<'a> {
     fn rows<T: Pod>(
         &self,
         offset: u64,
-        count: u16,
+        count: u64,
         bytes: u16,
         field: &'static str,
     ) -> Result<Table<'a, T>, FormatError> {
@@ -208,7 +223,7 @@ impl<'a> Reader<'a> {
         }
         match count {
             0 => Ok(Table::EMPTY),
-            _ => self.table(offset, u64::from(count) * expected as u64, field),
+            _ => self.table(offset, count.saturating_mul(expected as u64), field),
         }
     }
 

@@ -93,6 +93,8 @@ pub struct Function {
     pub image: usize,
     /// The workgroup size in x, y and z.
     pub workgroup_size: Option<[u32; 3]>,
+    /// Whether that is the most that the code is compiled for, and a dispatch may have fewer.
+    pub is_size_limit: bool,
     /// Number of 32-bit constants.
     pub constant_count: Option<u16>,
     /// Its buffer bindings, in order.

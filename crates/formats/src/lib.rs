@@ -2,8 +2,9 @@
 //!
 //! [`read_cuda`], [`read_hip`] and [`read_amdgpu`] accept any bytes of the formats of these drivers: the
 //! containers of the compiler (`container.rs`), and the images in them or by themselves: PTX (`ptx.rs`),
-//! cubin and fatbin (`nvidia.rs`), HSACO (`hsaco.rs`). What they return names functions, bindings, constants,
-//! targets and images; nothing of it runs. [`vulkan`] has the executables for Vulkan, and SPIR-V.
+//! cubin and fatbin (`nvidia.rs`), HSACO (`hsaco.rs`). What they return names functions, bindings,
+//! constants, targets and images; nothing of it runs. [`with_image`] puts an image into a container
+//! (`replaced.rs`). [`vulkan`] has the executables for Vulkan, and SPIR-V.
 //!
 //! It must not depend on devices or on the semantics of operations. `hal` describes formats with it, drivers
 //! and tools read executables with it. Time is in proportion to the bytes, and a size that a file states
@@ -20,14 +21,17 @@ mod hsaco;
 mod message_pack;
 mod nvidia;
 mod ptx;
+mod replaced;
 mod target;
 pub mod vulkan;
 
-pub use container::{read_amdgpu, read_cuda, read_hip};
+pub use container::{read_amdgpu, read_cuda, read_hip, with_image};
 pub use executable::{
     Binding, CodeImage, Executable, Function, ImageKind, Parameter, ParameterKind, Registers,
 };
 
+/// Bytes before the flatbuffer of a container.
+pub(crate) const HEADER_BYTES: usize = 64;
 /// Limit on the bytes of a name.
 pub(crate) const MAX_NAME_BYTES: usize = 16 << 10;
 /// Limit on the functions of an executable, and on those of an image.

@@ -25,7 +25,7 @@ const COMPRESSED: u64 = 0xA000;
 #[derive(Debug)]
 pub(crate) struct Code {
     pub target: Option<String>,
-    /// Its kernels; `None` if they are compressed.
+    /// Its kernels; `None` if they are compressed, or nothing names them.
     pub functions: Option<Vec<Function>>,
 }
 
@@ -33,8 +33,9 @@ pub(crate) struct Code {
 pub(crate) fn read_cubin(bytes: &[u8], origin: usize) -> Result<Code, FormatError> {
     let file = elf::Reader { bytes, origin: origin as u64 };
     let elf = Elf::read(file, EM_CUDA)?;
+    let symbols = elf.sections().iter().find(|it| it.sh_type.get(LE) == SHT_SYMTAB);
     let mut functions: Vec<Function> = Vec::new();
-    if let Some(symbols) = elf.sections().iter().find(|it| it.sh_type.get(LE) == SHT_SYMTAB) {
+    if let Some(symbols) = symbols {
         let strings = elf.sections().get(symbols.sh_link.get(LE) as usize);
         let at = symbols.sh_offset.get(LE);
         let strings = strings.ok_or_else(|| file.corrupt(at, "sh_link", "a section of names", "none"))?;
@@ -58,7 +59,9 @@ pub(crate) fn read_cubin(bytes: &[u8], origin: usize) -> Result<Code, FormatErro
             functions.push(Function { name: name.to_owned(), ..Function::default() });
         }
     }
-    Ok(Code { target: Some(target::nvidia(elf.flags(), elf.abi_version())), functions: Some(functions) })
+    // Without a table of symbols, nothing names its kernels.
+    let functions = symbols.map(|_| functions);
+    Ok(Code { target: Some(target::nvidia(elf.flags(), elf.abi_version())), functions })
 }
 
 /// Reads a fatbin that begins at `origin` of a file. Fails if it is for several targets: which of them a

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rehal_base::{Fault, FormatError};
+use rehal_base::{Fault, FormatError, FormatPart};
 
 use crate::{Function, MAX_FUNCTIONS, MAX_NAME_BYTES, MAX_PARAMETERS, Parameter, ParameterKind};
 
@@ -25,6 +25,7 @@ struct Kernel<'a> {
     parameters: Vec<Declared>,
     /// `.reqntid`, or `.maxntid`, with which compilers state the size that they compile for.
     workgroup_size: Option<[u32; 3]>,
+    is_size_limit: bool,
     static_memory_bytes: u64,
     uses_dynamic_memory: bool,
     /// Whether functions that it calls may use more.
@@ -40,21 +41,15 @@ struct Declared {
 
 /// Reads a module that begins at `origin` of a file.
 pub(crate) fn read(bytes: &[u8], origin: usize) -> Result<Ptx<'_>, FormatError> {
+    let part = FormatPart { format: FORMAT, origin: origin as u64 };
     // Drivers take text up to a zero.
     let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     let text = str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
-        FormatError::new(
-            FORMAT,
-            Fault::Corrupt,
-            (origin + at) as u64,
-            "text",
-            "UTF-8",
-            format!("{:#04x}", bytes[at]),
-        )
+        part.error(Fault::Corrupt, at, "text", "UTF-8", format!("{:#04x}", bytes[at]))
     })?;
     let mut parser =
-        Parser { lexer: Lexer { text, at: 0 }, origin, shared: HashMap::new(), calls_may_add: false };
+        Parser { lexer: Lexer { text, at: 0 }, part, shared: HashMap::new(), calls_may_add: false };
     parser.module()
 }
 
@@ -66,13 +61,19 @@ impl Ptx<'_> {
 }
 
 impl Kernel<'_> {
+    /// Adds the size of a variable in workgroup memory; `None` if the dispatch gives it.
+    fn add_memory(&mut self, bytes: Option<u64>) {
+        self.static_memory_bytes = self.static_memory_bytes.saturating_add(bytes.unwrap_or(0));
+        self.uses_dynamic_memory |= bytes.is_none();
+    }
+
     fn function(&self) -> Function {
         let has_marks = self.parameters.iter().any(|it| it.is_pointer);
         let mut end: u64 = 0;
         let parameter = |it: &Declared| {
             let offset = end.next_multiple_of(it.align);
             end = offset + it.size;
-            let is_buffer = if has_marks { it.is_pointer } else { it.size == 8 && it.align == 8 };
+            let is_buffer = if has_marks { it.is_pointer } else { it.may_be_pointer() };
             let kind = if is_buffer { ParameterKind::Buffer } else { ParameterKind::Value };
             Parameter { kind, offset: offset as u32, size: it.size as u32 }
         };
@@ -81,19 +82,31 @@ impl Kernel<'_> {
         let mut function = Function {
             name: self.name.to_owned(),
             workgroup_size: self.workgroup_size,
+            is_size_limit: self.is_size_limit,
             static_memory_bytes: is_known.then_some(self.static_memory_bytes.try_into().ok()).flatten(),
             dynamic_memory_bytes: (is_known && !self.uses_dynamic_memory).then_some(0),
             parameters,
             ..Function::default()
         };
-        function.derive_from_parameters();
+        // Compilers mark all pointers, or none; people need not. One of 64 bits beside marked ones may be
+        // either.
+        let is_ambiguous = |it: &Declared| !it.is_pointer && it.may_be_pointer();
+        if !(has_marks && self.parameters.iter().any(is_ambiguous)) {
+            function.derive_from_parameters();
+        }
         function
+    }
+}
+
+impl Declared {
+    fn may_be_pointer(&self) -> bool {
+        self.size == 8 && self.align == 8
     }
 }
 
 struct Parser<'a> {
     lexer: Lexer<'a>,
-    origin: usize,
+    part: FormatPart,
     /// Variables in workgroup memory by name, with their bytes; `None` if the dispatch gives the size.
     shared: HashMap<&'a str, Option<u64>>,
     /// Whether functions have variables in workgroup memory that a call would add.
@@ -107,18 +120,24 @@ impl<'a> Parser<'a> {
             match token {
                 Token::Word(".target") => target = Some(self.word("target")?),
                 Token::Word(".shared") => {
-                    let (name, bytes) = self.variable()?;
-                    self.shared.insert(name, bytes);
+                    let declared = self.variables()?;
+                    self.shared.extend(declared);
                 }
                 Token::Word(".entry") => {
                     let Some(kernel) = self.kernel()? else { continue };
                     if !names.insert(kernel.name) {
                         let found = format!("a second '{}'", kernel.name);
-                        return Err(self.error(Fault::Corrupt, at, ".entry", "a name of its own", found));
+                        return Err(self.part.error(
+                            Fault::Corrupt,
+                            at,
+                            ".entry",
+                            "a name of its own",
+                            found,
+                        ));
                     }
                     if kernels.len() == MAX_FUNCTIONS {
                         let expected = format!("at most {MAX_FUNCTIONS}");
-                        return Err(self.error(Fault::Unsupported, at, ".entry", expected, "more"));
+                        return Err(self.part.error(Fault::Unsupported, at, ".entry", expected, "more"));
                     }
                     kernels.push(kernel);
                 }
@@ -131,10 +150,10 @@ impl<'a> Parser<'a> {
         }
         let end = self.lexer.at;
         let Some(target) = target else {
-            return Err(self.error(Fault::Corrupt, end, ".target", "a target such as sm_80", "none"));
+            return Err(self.part.error(Fault::Corrupt, end, ".target", "a target such as sm_80", "none"));
         };
         if kernels.is_empty() {
-            return Err(self.error(Fault::Corrupt, end, ".entry", "a kernel", "none"));
+            return Err(self.part.error(Fault::Corrupt, end, ".entry", "a kernel", "none"));
         }
         let may_add = self.calls_may_add || !self.shared.is_empty();
         kernels.iter_mut().for_each(|kernel| kernel.calls &= may_add);
@@ -155,6 +174,7 @@ impl<'a> Parser<'a> {
                 Token::Mark(';') if !std::mem::take(&mut is_pragma) => return Ok(None),
                 Token::Mark('{') => {
                     self.body(at, &mut kernel)?;
+                    kernel.is_size_limit = required.is_none() && kernel.workgroup_size.is_some();
                     kernel.workgroup_size = required.or(kernel.workgroup_size);
                     return Ok(Some(kernel));
                 }
@@ -184,7 +204,7 @@ impl<'a> Parser<'a> {
                     Token::Mark(',') => break false,
                     Token::Mark(')') => break true,
                     Token::Mark('{' | ';') => {
-                        return Err(self.error(
+                        return Err(self.part.error(
                             Fault::Corrupt,
                             at,
                             ".param",
@@ -202,13 +222,19 @@ impl<'a> Parser<'a> {
             let align = align.unwrap_or(size);
             if size == 0 || !align.is_power_of_two() || align > MAX_PARAMETERS as u64 {
                 let found = format!("{size} bytes aligned to {align}");
-                return Err(self.error(Fault::Corrupt, start, ".param", "a type and an alignment", found));
+                return Err(self.part.error(
+                    Fault::Corrupt,
+                    start,
+                    ".param",
+                    "a type and an alignment",
+                    found,
+                ));
             }
             kernel.parameters.push(Declared { size, align, is_pointer });
             total = total.saturating_add(size);
             if total > MAX_PARAMETERS as u64 {
                 let expected = format!("at most {MAX_PARAMETERS} bytes of parameters");
-                return Err(self.error(Fault::Unsupported, start, ".param", expected, "more"));
+                return Err(self.part.error(Fault::Unsupported, start, ".param", expected, "more"));
             }
             if is_last {
                 return Ok(());
@@ -223,7 +249,7 @@ impl<'a> Parser<'a> {
             let at = self.lexer.at;
             *size = self.number("workgroup size")?;
             if *size == 0 {
-                return Err(self.error(Fault::Corrupt, at, "workgroup size", "1 or more", "0"));
+                return Err(self.part.error(Fault::Corrupt, at, "workgroup size", "1 or more", "0"));
             }
             if !self.lexer.takes(',') {
                 break;
@@ -235,7 +261,7 @@ impl<'a> Parser<'a> {
     /// Adds to `kernel` the memory that it uses up to the brace that closes the one at `start`. Returns
     /// whether variables in workgroup memory are declared within.
     fn body(&mut self, start: usize, kernel: &mut Kernel<'a>) -> Result<bool, FormatError> {
-        let (mut depth, mut used, mut declares, mut own) = (1_u32, HashSet::new(), false, HashMap::new());
+        let (mut depth, mut used, mut declares, mut own) = (1_u32, HashSet::new(), false, HashSet::new());
         // Text of a section is anything.
         while let Some((_, token)) = self.lexer.next() {
             match token {
@@ -243,52 +269,57 @@ impl<'a> Parser<'a> {
                 Token::Mark('}') if depth == 1 => return Ok(declares),
                 Token::Mark('}') => depth -= 1,
                 Token::Word(".shared") => {
-                    let (name, bytes) = self.variable()?;
-                    kernel.static_memory_bytes =
-                        kernel.static_memory_bytes.saturating_add(bytes.unwrap_or(0));
-                    kernel.uses_dynamic_memory |= bytes.is_none();
+                    for (name, bytes) in self.variables()? {
+                        kernel.add_memory(bytes);
+                        own.insert(name);
+                    }
                     declares = true;
-                    own.insert(name, ());
                 }
                 Token::Word(".ptr") => drop(self.lexer.next()),
                 Token::Word(word) if word == "call" || word.starts_with("call.") => kernel.calls = true,
                 Token::Word(word) if !self.shared.is_empty() => {
                     let Some((name, bytes)) = self.shared.get_key_value(word) else { continue };
-                    if !own.contains_key(name) && used.insert(*name) {
-                        kernel.static_memory_bytes =
-                            kernel.static_memory_bytes.saturating_add(bytes.unwrap_or(0));
-                        kernel.uses_dynamic_memory |= bytes.is_none();
+                    if !own.contains(name) && used.insert(*name) {
+                        kernel.add_memory(*bytes);
                     }
                 }
                 _ => {}
             }
         }
-        Err(self.error(Fault::Truncated, start, "body", "a closing brace", "the end of the text"))
+        Err(self.part.error(Fault::Truncated, start, "body", "a closing brace", "the end of the text"))
     }
 
-    /// The name and size of a variable after its state space; `None` if its array has no size.
-    fn variable(&mut self) -> Result<(&'a str, Option<u64>), FormatError> {
+    /// The names and sizes of the variables after their state space; `None` for an array without a size.
+    fn variables(&mut self) -> Result<Vec<(&'a str, Option<u64>)>, FormatError> {
+        let (mut all, mut element_bytes, mut components) = (Vec::new(), 0, 1);
         let (mut count, mut name) = (Some(1_u64), "");
-        let mut size = 0;
         loop {
             let (at, token) = self.token("variable")?;
             match token {
                 Token::Word(".align") => drop(self.number(".align")?),
-                Token::Word(".v2") => count = Some(2),
-                Token::Word(".v4") => count = Some(4),
-                Token::Word(word) if word.starts_with('.') => size = type_bytes(word).unwrap_or(size),
+                Token::Word(".v2") => components = 2,
+                Token::Word(".v4") => components = 4,
+                Token::Word(word) if word.starts_with('.') => {
+                    element_bytes = type_bytes(word).unwrap_or(element_bytes);
+                }
                 Token::Word(word) => name = word,
                 Token::Mark('[') if self.lexer.takes(']') => count = None,
                 Token::Mark('[') => {
                     let length = u64::from(self.number("size of a variable")?);
                     count = count.map(|it| it.saturating_mul(length));
                 }
-                Token::Mark(';' | '=') if name.is_empty() => {
-                    return Err(self.error(Fault::Corrupt, at, ".shared", "a name", "none"));
+                Token::Mark(';' | '=' | ',') if name.is_empty() => {
+                    return Err(self.part.error(Fault::Corrupt, at, ".shared", "a name", "none"));
                 }
-                Token::Mark(';' | '=') => return Ok((name, count.map(|it| it.saturating_mul(size)))),
+                Token::Mark(mark @ (';' | '=' | ',')) => {
+                    all.push((name, count.map(|it| it.saturating_mul(element_bytes * components))));
+                    if mark != ',' {
+                        return Ok(all);
+                    }
+                    (count, name) = (Some(1), "");
+                }
                 Token::Mark('{' | '}') => {
-                    return Err(self.error(Fault::Corrupt, at, ".shared", "a variable", "a brace"));
+                    return Err(self.part.error(Fault::Corrupt, at, ".shared", "a variable", "a brace"));
                 }
                 _ => {}
             }
@@ -297,18 +328,18 @@ impl<'a> Parser<'a> {
 
     fn token(&mut self, field: &'static str) -> Result<(usize, Token<'a>), FormatError> {
         let at = self.lexer.at;
-        self.lexer.next().ok_or_else(|| self.error(Fault::Truncated, at, field, "more text", "its end"))
+        self.lexer.next().ok_or_else(|| self.part.error(Fault::Truncated, at, field, "more text", "its end"))
     }
 
     fn word(&mut self, field: &'static str) -> Result<&'a str, FormatError> {
         match self.token(field)? {
             (at, Token::Word(word)) if word.len() > MAX_NAME_BYTES => {
                 let expected = format!("at most {MAX_NAME_BYTES} bytes");
-                Err(self.error(Fault::Unsupported, at, field, expected, format!("{} bytes", word.len())))
+                Err(self.part.error(Fault::Unsupported, at, field, expected, format!("{} bytes", word.len())))
             }
             (_, Token::Word(word)) => Ok(word),
             (at, Token::Mark(mark)) => {
-                Err(self.error(Fault::Corrupt, at, field, "a name", format!("'{mark}'")))
+                Err(self.part.error(Fault::Corrupt, at, field, "a name", format!("'{mark}'")))
             }
         }
     }
@@ -318,19 +349,8 @@ impl<'a> Parser<'a> {
         let word = self.word(field)?;
         word.parse().map_err(|_| {
             let found = format!("'{}'", word.chars().take(40).collect::<String>());
-            self.error(Fault::Corrupt, at, field, "a number of 32 bits", found)
+            self.part.error(Fault::Corrupt, at, field, "a number of 32 bits", found)
         })
-    }
-
-    fn error(
-        &self,
-        fault: Fault,
-        at: usize,
-        field: &'static str,
-        expected: impl Into<String>,
-        found: impl Into<String>,
-    ) -> FormatError {
-        FormatError::new(FORMAT, fault, (self.origin + at) as u64, field, expected, found)
     }
 }
 

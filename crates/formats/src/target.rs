@@ -97,3 +97,18 @@ pub(crate) fn nvidia(flags: u32, abi_version: u8) -> String {
     };
     format!("sm_{number}{}", if is_accelerated { "a" } else { "" })
 }
+/// Whether code for the processor `own` runs where code for `other` does. Text, which drivers compile, also
+/// runs on later processors of NVIDIA; code for AMD that states no feature runs with either setting of it.
+pub(crate) fn runs(own: &str, is_text: bool, other: &str) -> bool {
+    let number = |target: &str| target.strip_prefix("sm_")?.parse::<u32>().ok();
+    if let (true, Some(own), Some(other)) = (is_text, number(own), number(other)) {
+        return own <= other;
+    }
+    let parts = |target: &'_ str| target.split(':').map(str::to_owned).collect::<Vec<_>>();
+    let (own, other) = (parts(own), parts(other));
+    let contradicts = |feature: &String| {
+        let name = feature.trim_end_matches(['+', '-']);
+        other.iter().any(|it| it != feature && it.trim_end_matches(['+', '-']) == name)
+    };
+    own.first() == other.first() && !own[1..].iter().any(contradicts)
+}

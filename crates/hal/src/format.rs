@@ -1,6 +1,7 @@
 use std::fmt;
 
 use rehal_base::{FileKind, Result};
+use rehal_formats::CodeImage;
 
 use crate::FunctionInfo;
 
@@ -8,7 +9,7 @@ use crate::FunctionInfo;
 /// or without an entry, may write all.
 pub type WrittenBindings = Vec<Option<Vec<bool>>>;
 
-/// Reads something of each function of an executable from the name of the format and the bytes, in time in
+/// Reads something of an executable from the name of the format and the bytes, in time in
 /// proportion to these.
 type ReadFunctions<T> = fn(&str, &[u8]) -> T;
 
@@ -35,10 +36,24 @@ pub struct ExecutableFormat {
     /// Which functions of an executable get the addresses of their bindings, whose sizes the device then does
     /// not limit, by ordinal. `None` if no function does.
     pub binds_addresses: Option<ReadFunctions<Vec<bool>>>,
+    /// The processor that an executable is compiled for, such as `sm_80`, if its name or its bytes tell.
+    pub target: ReadFunctions<Option<String>>,
+    /// The images of code in an executable, by module ordinal. Empty if it is malformed, and for formats of
+    /// which each executable is one image.
+    pub images: ReadFunctions<Vec<CodeImage>>,
+    /// An executable with an image of code by itself in place of its own one. `None` unless it is a
+    /// container of images, and the other bytes are an image. Fails if the image cannot be called as its
+    /// own one is.
+    pub with_image: WithImage,
+    /// The extensions of files with its code, which may stand in for it, such as `spv`.
+    pub extensions: &'static [&'static str],
     /// Whether two functions, each of the bytes of an executable and by its ordinal, are the same code
     /// wherever they are in their images; `false` if that cannot be told. `None` if the format cannot tell.
     pub is_same_code: Option<SameCode>,
 }
+
+/// See [`ExecutableFormat::with_image`].
+pub type WithImage = fn(&[u8], &[u8]) -> Option<Result<Vec<u8>>>;
 
 /// See [`ExecutableFormat::is_same_code`].
 pub type SameCode = fn((&[u8], u32), (&[u8], u32)) -> bool;

@@ -56,6 +56,8 @@ mod file;
 mod flags;
 mod format;
 mod function;
+#[doc(hidden)]
+pub mod gpu_formats;
 mod group;
 mod host_op;
 mod indexed;

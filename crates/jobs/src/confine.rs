@@ -11,12 +11,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 
-use crate::fork::close_inherited;
 use crate::platform::{
-    Reach, can_confine, cannot, describe_confinement, end_with_parent, filter_calls, restrict_files,
+    Reach, can_confine, describe_confinement, enter_limits, filter_calls, leave_parent, restrict_files,
 };
 
 /// Whether captured code is confined.
@@ -130,7 +128,7 @@ impl Confinement {
     /// [has](Self::lacks) it, such as a call that a container denies: the rest confines. Fails if it must be
     /// confined in full and the system cannot.
     pub fn enter(&self) -> Result<Option<Error>> {
-        self.limits.enter(self.mapped_bytes())?;
+        enter_limits(&self.limits, self.mapped_bytes())?;
         if self.sandbox == Sandbox::Off {
             return Ok(None);
         }
@@ -141,10 +139,7 @@ impl Confinement {
             let message = format!("captured code cannot be confined in full: {missing}");
             return Err(Error::failed_precondition(message).advise(LOWER));
         }
-        // The work could ignore SIGTERM.
-        end_with_parent(Signal::KILL)
-            .map_err(|error| cannot("asking for the signal of the parent's end", error))?;
-        close_inherited(&self.descriptors).map_err(|error| cannot("closing inherited descriptors", error))?;
+        leave_parent(&self.descriptors)?;
         let reach = Reach {
             reads: &self.reads,
             writes: &self.writes,
@@ -165,36 +160,6 @@ impl Confinement {
         let length = |path| std::fs::metadata(path).ok().filter(|it| it.is_file()).map(|it| it.len());
         self.reads.iter().filter_map(length).fold(0, u64::saturating_add).saturating_mul(MAPPINGS)
     }
-}
-
-impl ProcessLimits {
-    fn enter(&self, mapped_bytes: u64) -> Result<()> {
-        let limits = [
-            (Resource::Data, self.memory_bytes.map(|it| it.saturating_add(mapped_bytes))),
-            // Unknown numbers of threads are not limited: the limit includes those of the user.
-            (
-                Resource::Nproc,
-                self.thread_count.zip(thread_count()).map(|(own, all)| own.saturating_add(all)),
-            ),
-            (Resource::Fsize, self.file_bytes),
-            (Resource::Core, (!self.dumps_core).then_some(0)),
-        ];
-        for (resource, limit) in limits {
-            let Some(limit) = limit else { continue };
-            // One that is lower already stays.
-            let limit = getrlimit(resource).maximum.map_or(limit, |maximum| maximum.min(limit));
-            let limit = Rlimit { current: Some(limit), maximum: Some(limit) };
-            setrlimit(resource, limit).map_err(|error| cannot("limiting the process", error))?;
-        }
-        Ok(())
-    }
-}
-
-/// Number of threads of the machine.
-fn thread_count() -> Option<u64> {
-    // Three numbers, then those that run and all.
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    load.split(' ').nth(3).and_then(|counts| counts.split_once('/')?.1.parse().ok())
 }
 
 const LOWER: &str = "confine it as far as this system can, or run it in a virtual machine";

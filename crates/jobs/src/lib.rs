@@ -19,10 +19,6 @@
 #![deny(unsafe_code)]
 
 mod confine;
-mod fork;
-mod group;
-pub mod interrupts;
-mod local;
 mod platform;
 mod temporary;
 mod temporary_file;
@@ -32,6 +28,7 @@ mod worker;
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
 use std::io;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,16 +36,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use confine::{Confinement, ProcessLimits, Sandbox};
-pub use fork::{CopyEnd, PROGRESS_TIME, announced, end_by, note_emulator_threads, supervise};
-pub use local::Conversation;
-pub use platform::shared_file;
+pub use platform::{
+    Conversation, CopyEnd, PROGRESS_TIME, end_by, interrupts, note_emulator_threads, run_in_child,
+    shared_file, supervise,
+};
 pub use temporary::{PartialResult, TemporaryDirectory, full_directory, remove_abandoned, temporary_name};
 pub use temporary_file::TemporaryFile;
 pub use work::{
     Caller, Isolation, Work, WorkKind, WorkOptions, ended, find_program, perform, perform_after, serve,
     supervised,
 };
-pub use worker::{Asker, Worker, is_worker};
+pub use worker::{Asker, Worker, announced, is_worker};
 
 /// Work for a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -151,19 +149,19 @@ pub enum JobEnd {
     Interrupted,
 }
 
+/// SIGKILL. 15, 2 and 1 are SIGTERM, SIGINT and SIGHUP, on all systems.
+const KILL: i32 = 9;
+
 impl JobEnd {
     /// Whether something else ended it: a user, or the system for lack of memory.
     pub fn is_killed(self) -> bool {
-        use rustix::process::Signal;
-        let signals = [Signal::KILL, Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw);
-        matches!(self, Self::Signaled(signal) if signals.contains(&signal))
+        matches!(self, Self::Signaled(KILL | 15 | 2 | 1))
     }
 }
 
 /// How it ended, as it follows "ended": with a status, or by a signal.
 impl Display for JobEnd {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        const KILL: i32 = rustix::process::Signal::KILL.as_raw();
         match *self {
             Self::Exited(code) => write!(f, "with status {code}"),
             Self::Signaled(KILL) => f.write_str("by signal 9, as when the machine has no memory left"),
@@ -217,6 +215,31 @@ impl Job {
             kept: KeptOutput::Last(64 << 10),
             joins_streams: false,
             says_its_end: false,
+        }
+    }
+}
+
+impl Job {
+    /// Performs it to its end, as a process of this machine, in a group that ends with this process. The
+    /// error is that of starting it, or of communicating with it. `watch` is asked every few milliseconds
+    /// whether to end it early.
+    pub fn run(&self, watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>) -> io::Result<JobOutcome> {
+        self.converse(watch, &mut |_| Value::Null)
+    }
+
+    /// Like [`Job::run`], for a worker that asks: `reply` gets each question of an
+    /// [`Asker`](crate::Asker), and returns the answer.
+    pub fn converse(
+        &self,
+        watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
+        reply: &mut dyn FnMut(Value) -> Value,
+    ) -> io::Result<JobOutcome> {
+        let mut conversation = Conversation::start(self.clone())?;
+        loop {
+            match conversation.next(watch)? {
+                Ok(question) => conversation.answer(&reply(question))?,
+                Err(end) => return conversation.finish(end),
+            }
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Temporary directories, and files of results that are not complete, which are removed when the process is
 //! ended.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +10,8 @@ use parking_lot::Mutex;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_crash::{Removal, Stays, change};
 use tempfile::TempDir;
+
+use crate::platform::{is_own, private_directory};
 
 /// The advice if the directory for temporary files does not serve.
 pub(crate) const TEMPORARY_ADVICE: &str =
@@ -54,7 +55,8 @@ impl TemporaryDirectory {
     /// Creates one in `parent` with a [`temporary_name`].
     pub fn named(parent: &Path, name: &str) -> Result<Self> {
         let mut builder = tempfile::Builder::new();
-        builder.prefix(name).rand_bytes(0).permissions(Permissions::from_mode(0o700));
+        builder.prefix(name).rand_bytes(0);
+        private_directory().map(|it| builder.permissions(it));
         change(|| {
             let directory = builder.tempdir_in(parent).map_err(|error| {
                 Error::io(format!("creating a temporary directory in '{}'", parent.display()), &error)
@@ -111,7 +113,6 @@ fn locked(directory: &Path) -> Option<File> {
 pub fn remove_abandoned(parent: &Path, prefix: &str) {
     /// One that is younger may not be locked yet.
     const AGE: Duration = Duration::from_secs(60);
-    let user = rustix::process::geteuid().as_raw();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let is_ours = name.as_encoded_bytes().strip_prefix(prefix.as_bytes()).is_some_and(is_random);
@@ -120,7 +121,7 @@ pub fn remove_abandoned(parent: &Path, prefix: &str) {
         }
         let is_old = entry.metadata().is_ok_and(|it| {
             let age = it.modified().ok().and_then(|time| time.elapsed().ok());
-            it.is_dir() && it.uid() == user && age.is_some_and(|age| age > AGE)
+            it.is_dir() && is_own(&it) && age.is_some_and(|age| age > AGE)
         });
         if is_old && locked(&entry.path()).is_some() {
             // Another process may remove it too.

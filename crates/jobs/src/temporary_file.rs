@@ -1,12 +1,14 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rehal_base::platform::reopen_path;
 use rehal_base::{Error, Result};
 
 use super::temporary::{TEMPORARY_ADVICE, full_directory};
-use crate::platform::memory_file;
+use crate::platform::{memory_file, temporary_file};
 
 /// A file without a name in the directory for temporary files, which the end of the process removes in any
 /// case. Its copies write at the same position.
@@ -25,7 +27,7 @@ impl TemporaryFile {
             Error::io(format!("creating a temporary file in '{}'", directory.display()), &error)
                 .advise(TEMPORARY_ADVICE)
         };
-        let file = match tempfile::tempfile_in(&directory) {
+        let file = match temporary_file(&directory) {
             // A confined process has no directory to write to: its file is in memory.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 memory_file().map_err(|_| failed(error))?
@@ -40,6 +42,11 @@ impl TemporaryFile {
         let file = self.file.try_clone();
         let file = file.map_err(|error| Error::io("copying the handle of a temporary file", &error))?;
         Ok(Self { file, is_full: self.is_full.clone() })
+    }
+
+    /// A path by which this process opens it.
+    pub fn path(&self) -> Result<PathBuf> {
+        reopen_path(&self.file).map_err(|error| Error::io("naming a temporary file", &error))
     }
 
     /// The file.

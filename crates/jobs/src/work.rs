@@ -1,10 +1,8 @@
 //! Work as data, which runs in this process or in one of the program `rehal`.
 
 use std::env;
-use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::interrupts;
+use crate::platform::own_library;
 use crate::{Asker, Confinement, Job, JobEnd, JobOutcome, JobProgram, PROGRESS_TIME, Worker};
 
 /// Work as data. It holds no descriptors and no flags of a tool, so that any process can perform it.
@@ -248,7 +247,7 @@ pub fn supervised(worker: &Worker) -> Option<Duration> {
 /// The program that performs work.
 #[doc(hidden)]
 pub fn find_program(named: Option<&Path>) -> Result<PathBuf> {
-    const NAME: &str = "rehal";
+    let name = format!("rehal{}", env::consts::EXE_SUFFIX);
     let of_variable = || env::var_os("REHAL_BINARY").filter(|it| !it.is_empty()).map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or_else(of_variable) {
         return match path.is_file() {
@@ -261,18 +260,12 @@ pub fn find_program(named: Option<&Path>) -> Result<PathBuf> {
     // Packages have libraries in `lib`.
     let beside = beside.filter_map(|file| Some([file.parent()?.into(), file.parent()?.join("../bin")]));
     let path = env::var_os("PATH").unwrap_or_default();
-    let mut programs = beside.flatten().chain(env::split_paths(&path)).map(|directory| directory.join(NAME));
+    let mut programs = beside.flatten().chain(env::split_paths(&path)).map(|directory| directory.join(&name));
     programs.find(|it| it.is_file()).ok_or_else(|| {
         Error::not_found("the program 'rehal', in which captured code runs, is missing").advise(
             "install it beside this program or in PATH, or name it: REHAL_BINARY=PATH in the environment",
         )
     })
-}
-
-/// The file that has this code: a library, or the program.
-fn own_library() -> Option<PathBuf> {
-    let address = own_library as *const () as usize;
-    rehal_base::mapped_file_at(address, |path, _| OsStr::from_bytes(path).into())
 }
 
 /// The error for work whose process ended before it was done. What the process said last names the kernel.
@@ -306,6 +299,7 @@ mod tests {
 
     use super::*;
     use crate::Sandbox;
+    use crate::platform::Channel;
     use crate::worker::MAX_MESSAGE_BYTES;
 
     #[derive(Serialize, Deserialize)]
@@ -334,7 +328,7 @@ mod tests {
             confinement: Confinement::new(Sandbox::Off),
             work: Sum(work.into()),
         };
-        let worker = Worker::with_request(serde_json::to_value(&request).unwrap(), other);
+        let worker = Worker::with_request(serde_json::to_value(&request).unwrap(), Channel(other));
         serve(&worker, &[WorkKind::of::<Sum>()]).unwrap();
         drop(worker);
         BufReader::new(own).lines().map(|line| line.unwrap()).collect()
@@ -356,7 +350,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_too_long_is_an_error() {
         let (own, other) = UnixStream::pair().unwrap();
-        let worker = Worker::with_request(Value::Null, other);
+        let worker = Worker::with_request(Value::Null, Channel(other));
         answer(&worker, &Ok("x".repeat(MAX_MESSAGE_BYTES))).unwrap();
         drop(worker);
         let said: Value = serde_json::from_reader(own).unwrap();

@@ -1,13 +1,16 @@
 //! The other end of a job: the process that performs it.
 
+use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rehal_base::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::platform::Channel;
 
 /// A message of a worker, as a line. After all lines, it says its exit status, as a byte.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,7 +35,7 @@ pub fn is_worker() -> bool {
 #[derive(Debug)]
 pub struct Worker {
     request: Value,
-    channel: UnixStream,
+    channel: Channel,
 }
 
 impl Worker {
@@ -48,18 +51,18 @@ impl Worker {
     /// [`is_worker`] says so.
     #[allow(unsafe_code, reason = "trust boundary of native code, forwarded to the caller")]
     pub unsafe fn from_stdin() -> io::Result<Self> {
-        let channel = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let channel = Channel::of_stdin()?;
         let mut line = String::new();
         BufReader::new(&channel).read_line(&mut line)?;
         let request = serde_json::from_str(&line)?;
         // A kernel must not find it.
-        rustix::stdio::dup2_stdin(std::fs::File::open("/dev/null")?)?;
+        Channel::empty_stdin()?;
         IS_WORKER.store(true, Ordering::Relaxed);
         Ok(Self { request, channel })
     }
 
     #[cfg(test)]
-    pub(crate) fn with_request(request: Value, channel: UnixStream) -> Self {
+    pub(crate) fn with_request(request: Value, channel: Channel) -> Self {
         Self { request, channel }
     }
 
@@ -80,8 +83,8 @@ impl Worker {
     }
 
     /// Where it writes the exit status with which it is about to end, as a byte, after its answer.
-    pub fn exit_status(&self) -> io::Result<OwnedFd> {
-        self.channel.as_fd().try_clone_to_owned()
+    fn exit_status(&self) -> io::Result<File> {
+        self.channel.to_file()
     }
 
     /// The way to ask the process that started it.
@@ -97,7 +100,7 @@ impl Worker {
 /// Asks the process that started a worker: see [`Job::converse`](crate::Job::converse).
 #[derive(Debug)]
 pub struct Asker {
-    channel: UnixStream,
+    channel: Channel,
 }
 
 impl Asker {
@@ -113,7 +116,69 @@ impl Asker {
     }
 }
 
-fn say(mut channel: &UnixStream, message: &Message) -> io::Result<()> {
+/// Does work in a worker's process: says with which status it is about to end. `report` gets its error.
+pub fn announced(worker: &Worker, work: impl FnOnce() -> Result<u8>, report: fn(&Error)) -> Result<u8> {
+    let cannot = |error: io::Error| Error::io("passing an exit status", &error);
+    let mut to = worker.exit_status().map_err(cannot)?;
+    rehal_crash::announce_exits(to.try_clone().map_err(cannot)?.into());
+    let status = work().unwrap_or_else(|error| {
+        report(&error);
+        1
+    });
+    to.write_all(&[status]).map_err(cannot)?;
+    Ok(status)
+}
+
+/// The messages of a worker so far. A kernel may have found the socket: a line that is not a message is
+/// ignored, and so is all that follows a line that is too long for one.
+#[derive(Default)]
+pub(crate) struct WorkerMessages {
+    pub(crate) is_past_milestone: bool,
+    pub(crate) answer: Option<Value>,
+    /// The questions that have no answer yet.
+    pub(crate) questions: VecDeque<Value>,
+    /// The start of a line, or the exit status.
+    pub(crate) rest: Vec<u8>,
+    is_too_long: bool,
+}
+
+impl WorkerMessages {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.is_too_long {
+                return;
+            }
+            // Lines are not empty: an exit status 10 is not the end of one, and is not the last byte if more
+            // follows.
+            if self.rest == b"\n" {
+                self.rest.clear();
+            }
+            self.rest.extend_from_slice(line);
+            self.is_too_long = self.rest.len() > MAX_MESSAGE_BYTES;
+            if let [message @ .., b'\n'] = &self.rest[..]
+                && !message.is_empty()
+            {
+                match serde_json::from_slice(message) {
+                    Ok(Message::Milestone) => self.is_past_milestone = true,
+                    Ok(Message::Question(question)) => self.questions.push_back(question),
+                    Ok(Message::Answer(answer)) => self.answer = Some(answer),
+                    Err(_) => {}
+                }
+                self.rest.clear();
+            }
+        }
+    }
+
+    /// The exit status, once all is read.
+    pub(crate) fn exit_status(&self) -> Option<u8> {
+        match self.rest[..] {
+            [status] if !self.is_too_long => Some(status),
+            _ => None,
+        }
+    }
+}
+
+fn say(mut channel: &Channel, message: &Message) -> io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     if line.len() > MAX_MESSAGE_BYTES {
@@ -125,18 +190,16 @@ fn say(mut channel: &UnixStream, message: &Message) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-
-    use rehal_base::{Error, Result};
+    use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::announced;
 
     /// Without it, a worker may announce another status than that of its work.
     #[test]
     fn a_worker_announces_its_status_last() {
         for (outcome, status) in [(Ok(0), 0), (Ok(7), 7), (Err(Error::not_found("nothing")), 1)] {
             let (mut own, other) = UnixStream::pair().unwrap();
-            let worker = Worker::with_request(Value::from("way"), other);
+            let worker = Worker::with_request(Value::from("way"), Channel(other));
             own.write_all(b"11\n").unwrap();
             assert_eq!(worker.request::<String>().unwrap(), "way");
             assert_eq!(worker.asker().unwrap().ask::<u32>(&"more").unwrap(), 11);

@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use rustix::time::{ClockId, clock_gettime};
+use rehal_base::platform::{process_cpu_ns, thread_cpu_ns};
 
 use crate::machine::{Machine, Snapshot};
 
@@ -16,7 +16,7 @@ pub(crate) trait Clock {
     fn machine(&self) -> Option<Snapshot>;
 }
 
-/// The system's monotonic and CPU-time clocks.
+/// The system's monotonic and CPU-time clocks. CPU times start at zero and never decrease.
 pub(crate) struct SystemClock {
     start: Instant,
     machine: Machine,
@@ -35,22 +35,16 @@ impl Clock for SystemClock {
     }
 
     fn process_cpu_ns(&self) -> u64 {
-        read(ClockId::ProcessCPUTime)
+        process_cpu_ns() as u64
     }
 
     fn thread_cpu_ns(&self) -> u64 {
-        read(ClockId::ThreadCPUTime)
+        thread_cpu_ns() as u64
     }
 
     fn machine(&self) -> Option<Snapshot> {
         self.machine.snapshot(self.real_ns(), self.process_cpu_ns())
     }
-}
-
-fn read(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    // CPU times start at zero and never decrease.
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// Accumulates the times of one run of a benchmark.

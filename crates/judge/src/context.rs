@@ -136,7 +136,7 @@ pub(crate) mod system {
     pub(super) const CPUS: &str = "/sys/devices/system/cpu";
 
     pub(crate) fn host_name() -> String {
-        rustix::system::uname().nodename().to_string_lossy().into_owned()
+        rehal_base::platform::host_name()
     }
 
     pub(crate) fn num_cpus() -> u64 {

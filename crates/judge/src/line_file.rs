@@ -1,12 +1,11 @@
 //! Files of lines that several processes append to.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rehal_base::platform::{FileExt, check_writable};
 use rehal_base::{Error, Result};
-use rustix::fs::{Access, access};
 
 /// A file to which lines are appended. One that does not exist is created with the first line, so that an
 /// error before leaves nothing.
@@ -26,7 +25,7 @@ impl LineFile {
             Ok(file) => Ok(Self { path, file: Some(file) }),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let directory = path.parent().unwrap_or(&path);
-                access(directory, Access::WRITE_OK).map_err(|error| failed(error.into()))?;
+                check_writable(directory).map_err(failed)?;
                 Ok(Self { path, file: None })
             }
             Err(error) => Err(failed(error)),
@@ -63,18 +62,19 @@ impl LineFile {
             }
         };
         // In one call, so that lines of several processes do not mix.
-        let text = match ends_within_a_line(&self.path, file) {
-            true => format!("\n{line}"),
-            false => line.to_owned(),
-        };
-        file.write_all(text.as_bytes()).map_err(failed)
+        file.write_all(format!("{}{line}", self.separator()).as_bytes()).map_err(failed)
+    }
+
+    /// The text before the next line: a line feed if the last line has none, such as one that was truncated.
+    pub fn separator(&self) -> &'static str {
+        if ends_within_a_line(&self.path) { "\n" } else { "" }
     }
 }
 
 /// Whether the last line of the file has no line feed, such as one that was truncated. Unknown if the file
 /// cannot be read.
-fn ends_within_a_line(path: &Path, file: &File) -> bool {
-    let length = file.metadata().ok().filter(|it| it.is_file()).map_or(0, |it| it.len());
+fn ends_within_a_line(path: &Path) -> bool {
+    let length = fs::metadata(path).ok().filter(|it| it.is_file()).map_or(0, |it| it.len());
     let mut last = [b'\n'];
     length > 0
         && File::open(path).and_then(|file| file.read_exact_at(&mut last, length - 1)).is_ok()
@@ -91,7 +91,7 @@ mod tests {
     fn lines_are_appended_to_whole_lines() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("lines");
-        let contents = || std::fs::read_to_string(&path).unwrap();
+        let contents = || fs::read_to_string(&path).unwrap();
         let new = LineFile::open(&path).unwrap();
         assert!(!new.exists() && !path.exists() && new.contents(9).unwrap().is_none());
         new.append("one\n").unwrap();

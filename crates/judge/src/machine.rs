@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rustix::param::clock_ticks_per_second;
+use rehal_base::platform::clock_ticks_per_second;
 
 /// A snapshot of the system's counters, which are monotonic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

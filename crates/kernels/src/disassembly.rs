@@ -8,6 +8,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rehal_base::{Error, FileKind, Result, StatusCode, escaped, glob};
+use rehal_devices::{drivers, find_format, find_format_of_files};
+use rehal_formats::{CodeImage, ImageKind};
+use rehal_hal::FunctionInfo;
 use rehal_jobs::{Job, KeptOutput, TemporaryDirectory};
 use rehal_local::executable::{ARCHITECTURE, ElfCode, FunctionCode, infer_format};
 use rehal_replay::Plan;
@@ -28,19 +31,100 @@ pub struct CodeFunction {
 enum Code {
     /// The image, and where the function is in it.
     Native(Arc<ElfCode>, FunctionCode),
-    #[cfg_attr(not(feature = "vulkan"), expect(dead_code, reason = "the driver of Vulkan reads it"))]
     SpirV(Arc<[u32]>),
+    /// PTX, of which the function is a part.
+    Ptx(Arc<[u8]>),
+    /// A HSACO, with the processor that it is for.
+    Hsaco(Arc<[u8]>, Option<String>),
 }
 
-#[cfg(feature = "vulkan")]
+/// The functions of code for CUDA, HIP or amdgpu, each with the image that has it.
+fn gpu_functions(format: Option<&str>, kind: FileKind, data: &[u8]) -> Result<Vec<CodeFunction>> {
+    let registry = drivers();
+    let found = match format {
+        Some(name) => find_format(&registry, name).map(|it| (name, it)),
+        None => find_format_of_files(&registry, kind).map(|it| (it.prefix, it)),
+    };
+    let unknown = || Error::unimplemented(format!("code of this kind cannot be read: {}", kind.name()));
+    let (name, format) = found.ok_or_else(unknown)?;
+    let images: Vec<_> = (format.images)(name, data)
+        .into_iter()
+        .map(|image| {
+            let bytes = &data[image.bytes.clone()];
+            let functions = (format.functions)(name, bytes).unwrap_or_default();
+            (image, Arc::<[u8]>::from(bytes), functions)
+        })
+        .collect();
+    let functions = (format.functions)(name, data);
+    if let [(image, ..)] = &images[..]
+        && !matches!(image.kind, ImageKind::Ptx | ImageKind::Hsaco)
+    {
+        let kind = image.kind.name();
+        let message = format!("the executable is a {kind}, which nothing here disassembles");
+        return Err(
+            Error::unimplemented(message).advise(format!("nvdisasm and cuobjdump of CUDA print a {kind}"))
+        );
+    }
+    let with_code = |info: FunctionInfo| {
+        let has = |(_, _, all): &&(CodeImage, Arc<[u8]>, Vec<FunctionInfo>)| {
+            images.len() == 1 || all.iter().any(|it| it.name == info.name)
+        };
+        let (image, bytes, _) = images.iter().find(has).ok_or_else(|| {
+            Error::unimplemented(format!("no image of the executable has '{}'", escaped(&info.name)))
+        })?;
+        let code = match image.kind {
+            ImageKind::Ptx => Code::Ptx(bytes.clone()),
+            _ => Code::Hsaco(bytes.clone(), image.target.clone()),
+        };
+        Ok(CodeFunction { name: info.name, code })
+    };
+    functions?.into_iter().map(with_code).collect()
+}
+
+/// The lines of a kernel in PTX, as they are.
+fn ptx_lines(text: &[u8], name: &str) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_$%".contains(&byte);
+    let begins = |line: &&str| {
+        let entry = line.split_once(".entry").map(|(_, rest)| rest.trim_start());
+        let rest = entry.and_then(|rest| rest.strip_prefix(name));
+        rest.is_some_and(|rest| !rest.bytes().next().is_some_and(is_name))
+    };
+    let mut lines = Vec::new();
+    let mut depth: Option<i64> = None;
+    for line in text.lines().skip_while(|line| !begins(line)) {
+        lines.push(line.to_owned());
+        let code = line.split("//").next().unwrap_or_default();
+        for byte in code.bytes().filter(|byte| b"{}".contains(byte)) {
+            depth = Some(depth.unwrap_or(0) + if byte == b'{' { 1 } else { -1 });
+        }
+        if depth == Some(0) {
+            break;
+        }
+    }
+    lines
+}
+
+/// The lines of a kernel for an AMD GPU, by LLVM's disassembler.
+fn hsaco_lines(image: &[u8], target: Option<&str>, name: &str) -> Result<Vec<String>> {
+    let processor = target.and_then(|it| it.split(':').next()).unwrap_or("gfx942");
+    let arguments =
+        [format!("--mcpu={processor}"), format!("--disassemble-symbols={name}")].map(OsString::from);
+    let given = std::env::var_os("OBJDUMP").filter(|it| !it.is_empty());
+    let names =
+        given.map_or_else(|| vec!["llvm-objdump-19".into(), "llvm-objdump".into()], |name| vec![name]);
+    let install = format!(
+        "install LLVM, or name its disassembler: OBJDUMP=llvm-objdump; it is called as llvm-objdump --disassemble --mcpu={processor}"
+    );
+    let text =
+        with_file(image, |file| print_of(&names, arguments.into_iter().chain([file]).collect(), &install))?;
+    let code = text.lines().skip_while(|line| !line.starts_with("Disassembly of")).skip(1);
+    Ok(code.filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
+}
+
 fn spirv_functions(format: Option<&str>, data: &[u8]) -> Result<Vec<CodeFunction>> {
     let functions = rehal_devices::spirv_functions(format, data)?.into_iter();
     Ok(functions.map(|it| CodeFunction { name: it.name, code: Code::SpirV(it.words) }).collect())
-}
-
-#[cfg(not(feature = "vulkan"))]
-fn spirv_functions(_: Option<&str>, _: &[u8]) -> Result<Vec<CodeFunction>> {
-    Err(Error::unimplemented("executables for Vulkan are not supported by this build"))
 }
 
 fn other_architecture(theirs: &str) -> Error {
@@ -57,11 +141,11 @@ pub struct Disassembly {
     /// Its dispatches in a capture.
     #[serde(flatten)]
     pub caller: Caller,
-    /// The address in the image; null of SPIR-V.
+    /// The address in the image; null of code for GPUs.
     pub address: Option<u64>,
-    /// Bytes of the function, or of the SPIR-V module.
+    /// Bytes of the function, or of the image for a GPU that has it.
     pub length: u64,
-    /// Null of SPIR-V.
+    /// Null of code for GPUs.
     pub instructions: Option<Vec<Instruction>>,
     /// The lines that the disassembler printed.
     pub lines: Vec<String>,
@@ -182,8 +266,10 @@ impl CodeFunction {
     /// The functions of an executable, by ordinal, as its table has them: nothing of it runs. `format` is
     /// the one that a capture or a module states.
     pub fn list(format: Option<&str>, data: &[u8]) -> Result<Vec<Self>> {
-        if FileKind::from_head(data) != Some(FileKind::Elf) {
-            return spirv_functions(format, data);
+        match FileKind::from_head(data) {
+            Some(FileKind::Elf) => {}
+            Some(kind) if kind.is_gpu_code() => return gpu_functions(format, kind, data),
+            _ => return spirv_functions(format, data),
         }
         let format = infer_format(data).unwrap_or("an unknown architecture");
         if !format.ends_with(ARCHITECTURE) {
@@ -229,6 +315,10 @@ impl CodeFunction {
                 (Some(code.start), code.end - code.start, Some(instructions), lines)
             }
             Code::SpirV(words) => (None, 4 * words.len() as u64, None, spirv(words)?),
+            Code::Ptx(text) => (None, text.len() as u64, None, ptx_lines(text, &self.name)),
+            Code::Hsaco(image, target) => {
+                (None, image.len() as u64, None, hsaco_lines(image, target.as_deref(), &self.name)?)
+            }
         };
         let caller = Caller::default();
         Ok(Disassembly { function: self.name.clone(), caller, address, length, instructions, lines })
@@ -322,7 +412,9 @@ fn print_of(names: &[OsString], arguments: Vec<OsString>, install: &str) -> Resu
         match job.run(&mut |_| ControlFlow::Continue(())) {
             Ok(ran) if ran.is_success() => return Ok(String::from_utf8_lossy(&ran.stdout.bytes).into_owned()),
             Ok(ran) => {
-                let said = String::from_utf8_lossy(&ran.stderr.bytes).trim().to_string();
+                let said = String::from_utf8_lossy(&ran.stderr.bytes);
+                // Behind it may be what a crash prints.
+                let said = said.trim().lines().next().unwrap_or_default();
                 return Err(Error::new(StatusCode::Aborted, format!("{shown} failed: {said}"))
                     .advise("name another disassembler: OBJDUMP=llvm-objdump"));
             }

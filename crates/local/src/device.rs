@@ -38,6 +38,8 @@ struct LocalDevice {
     pending: PendingSubmissions,
     executor: Executor,
     profiler: Profiler,
+    /// Whether executables are data: see [`LocalSyncOptions::described`].
+    describes: bool,
 }
 
 /// How a device runs the work that is ready.
@@ -76,7 +78,7 @@ impl LocalSync {
 
     fn device(options: LocalSyncOptions) -> Device {
         Device::new(LocalDevice {
-            info: info(LOCAL_SYNC),
+            info: DeviceInfo { formats: options.described.unwrap_or(&FORMATS), ..info(LOCAL_SYNC) },
             plugins: options.plugins,
             executables: ExecutableOptions {
                 measures: false,
@@ -90,6 +92,7 @@ impl LocalSync {
             pending: PendingSubmissions::new(run_kept),
             executor: Executor::Sync,
             profiler: Profiler::default(),
+            describes: options.described.is_some(),
         })
     }
 }
@@ -135,6 +138,7 @@ impl LocalTask {
             pending: PendingSubmissions::new(move |kept| ready.execute_kept(kept)),
             executor: Executor::Task { executor, workers, description },
             profiler: Profiler::default(),
+            describes: false,
         }))
     }
 }
@@ -351,11 +355,21 @@ impl DeviceBackend for LocalDevice {
     }
 
     fn can_prepare_executable(&self, format: &str) -> bool {
-        executable::is_supported(format)
+        match self.describes {
+            true => self.info.format(format).is_some(),
+            false => executable::is_supported(format),
+        }
     }
 
     #[allow(unsafe_code, reason = "trust boundary of native code; see DeviceBackend")]
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
+        if self.describes {
+            let unknown =
+                || Error::unimplemented(format!("no driver is known for format '{}'", params.format));
+            let format = self.info.format(params.format).ok_or_else(unknown)?;
+            let functions = (format.functions)(params.format, params.data)?;
+            return Ok(Executable::new(LocalExecutable::described(functions, self.executables)));
+        }
         // SAFETY: guaranteed by the caller, as this function requires.
         let executable = unsafe { LocalExecutable::prepare(params, &self.plugins, self.executables) }?;
         Ok(Executable::new(executable))

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rehal_base::Result;
-use rehal_hal::{DeviceOptions, PerfMap};
+use rehal_hal::{DeviceOptions, ExecutableFormat, PerfMap};
 
 use crate::executable::Plugins;
 use crate::task::{WorkerOptions, Workers};
@@ -30,6 +30,11 @@ pub struct LocalSyncOptions {
     pub timeout: Option<Duration>,
     /// See [`rehal_hal::CommonOptions::perf_map`]. The files are those of the process, and stay when it ends.
     pub perf_map: Option<PerfMap>,
+    /// The formats of executables that are prepared as data, in place of the driver's own: nothing of them
+    /// runs, and their dispatches do nothing. For those who need the memory of a device, but not what its
+    /// kernels compute.
+    #[doc(hidden)]
+    pub described: Option<&'static [ExecutableFormat]>,
 }
 
 impl DeviceOptions for LocalSyncOptions {}

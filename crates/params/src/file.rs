@@ -1,8 +1,8 @@
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use rehal_base::platform::FileExt;
 use rehal_base::{Error, HostMemory, MappedFile, Range, Remedy, Result, StatusCode};
 
 /// Access to the contents of parameter files.

@@ -1,10 +1,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rehal_base::platform::FileExt;
 use rehal_base::{Error, FileKind, Result};
 
 use crate::nearest::nearest;

@@ -99,6 +99,8 @@ pub mod tune;
 mod verdict;
 pub mod work;
 
+#[doc(hidden)]
+pub use rehal_base::platform;
 pub use rehal_base::{Advice, Error, FileKind, Remedy, Result, StatusCode};
 
 /// The version of this crate.

@@ -2,11 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, FileId, Remedy, Result, fnv};
+use rehal_base::platform::{OsStrExt, modified};
+use rehal_base::{Context, Error, FileId, Remedy, Result, fnv, platform};
 use serde::{Deserialize, Serialize};
 
 use crate::{FileContents, FileIdentity, FileRecord, Plan, Validation};
@@ -37,17 +36,30 @@ impl FileRemap {
     }
 }
 
+/// Whether a path is one of Windows from the root, in which both slashes separate names.
+fn is_of_windows(path: &[u8]) -> bool {
+    let has_drive = matches!(path, [drive, b':', b'\\' | b'/', ..] if drive.is_ascii_alphabetic());
+    has_drive || path.starts_with(b"\\\\")
+}
+
 /// The local path of a captured file: the longest matching prefix is replaced.
 pub fn resolve_path(captured: &[u8], remaps: &[FileRemap]) -> PathBuf {
+    let is_of_windows = is_of_windows(captured);
     let longest = remaps
         .iter()
-        .filter(|remap| captured.starts_with(remap.captured.as_bytes()))
+        .filter(|remap| {
+            let is_same =
+                |(a, b): (&u8, &u8)| a == b || is_of_windows && [a, b].iter().all(|it| b"\\/".contains(it));
+            let prefix = remap.captured.as_bytes();
+            prefix.len() <= captured.len() && prefix.iter().zip(captured).all(is_same)
+        })
         .reduce(|longest, it| if it.captured.len() > longest.captured.len() { it } else { longest });
     let mut path = Vec::new();
     match longest {
         Some(remap) => {
             path.extend_from_slice(remap.here.as_bytes());
-            path.extend_from_slice(&captured[remap.captured.len()..]);
+            let rest = captured[remap.captured.len()..].iter();
+            path.extend(rest.map(|byte| if is_of_windows && *byte == b'\\' { b'/' } else { *byte }));
         }
         None => path.extend_from_slice(captured),
     }
@@ -136,8 +148,7 @@ pub(crate) fn open(
 /// Whether a path is a link that a capture names, and not a user: links of directories are followed.
 fn is_unfollowed(path: &Path, remaps: &[FileRemap]) -> bool {
     // A confined process gets this error of one.
-    let is_link =
-        |error: std::io::Error| error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    let is_link = |error: std::io::Error| platform::is_link(&error);
     path.symlink_metadata().map_or_else(is_link, |it| it.is_symlink())
         && remaps.iter().all(|remap| *remap.here != *path)
 }
@@ -159,6 +170,7 @@ fn open_external(
     let file = OpenOptions::new().read(true).write(to_write).open(path).map_err(reading)?;
     let metadata = file.metadata().map_err(reading)?;
     require_regular(path, &metadata)?;
+    let id = FileId::of(&file).map_err(reading)?;
     if metadata.len() != record.length {
         return Err(Error::failed_precondition(format!(
             "the file's length has changed: captured={} current={}",
@@ -171,10 +183,9 @@ fn open_external(
         Validation::Length => {}
         Validation::Identity => {
             let FileIdentity { device, inode, mtime_ns } = record.source.identity;
-            let mtime = (metadata.mtime() as u64)
-                .wrapping_mul(1_000_000_000)
-                .wrapping_add(metadata.mtime_nsec() as u64);
-            let current = (metadata.dev(), metadata.ino(), mtime);
+            let (seconds, nanoseconds) = modified(&metadata);
+            let mtime = (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds as u64);
+            let current = (id.device(), id.inode(), mtime);
             if current != (device, inode, mtime_ns) {
                 let (dev, ino, mtime) = current;
                 return Err(Error::failed_precondition(format!(
@@ -192,7 +203,7 @@ fn open_external(
             }
         }
     }
-    Ok((file, FileId::from(&metadata)))
+    Ok((file, id))
 }
 
 /// Whether nothing of the file but its length is captured.
@@ -215,7 +226,7 @@ fn require_regular(path: &Path, metadata: &std::fs::Metadata) -> Result<()> {
 
 /// The digest of the first `length` bytes of `file`.
 pub(crate) fn digest(file: &File, length: u64) -> Result<u64> {
-    use std::os::unix::fs::FileExt;
+    use rehal_base::platform::FileExt;
     // Large, since the digest is fast only over many bytes at once, yet small enough for the bytes to stay in
     // the second-level cache.
     const CHUNK_BYTES: u64 = 1 << 20;
@@ -249,6 +260,21 @@ mod tests {
         }
         assert!(FileRemap::parse("/data").is_err());
         assert!(FileRemap::parse("=/a").is_err());
+    }
+
+    #[test]
+    fn captured_paths_of_windows_have_both_slashes() {
+        let remaps = [r"Z:\work=/w", "Y:/a=/y", "/data=/d"].map(|text| FileRemap::parse(text).unwrap());
+        for (captured, here) in [
+            (r"Z:\work\a\b.irpa", "/w/a/b.irpa"),
+            (r"Z:/work\a/b.irpa", "/w/a/b.irpa"),
+            (r"Y:\a\b.irpa", "/y/b.irpa"),
+            // Elsewhere, a backslash is a part of a name.
+            (r"/data/a\b", r"/d/a\b"),
+            (r"X:\other", r"X:\other"),
+        ] {
+            assert_eq!(resolve_path(captured.as_bytes(), &remaps), PathBuf::from(here), "{captured}");
+        }
     }
 
     #[test]

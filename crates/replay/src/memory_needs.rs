@@ -17,6 +17,8 @@ pub(crate) struct BufferNeeds {
     pub size: u64,
     /// The number of them that are a file's.
     pub mapped: u64,
+    /// The offset in a file that its first byte has, modulo the size of a page; `None` if nothing decides it.
+    pub place: Option<u64>,
     /// The step that creates it.
     pub created: u32,
 }
@@ -50,7 +52,7 @@ mod tests {
 
     #[test]
     fn needs_are_those_of_the_largest_moment() {
-        let buffer = |size, mapped, created| BufferNeeds { size, mapped, created };
+        let buffer = |size, mapped, created| BufferNeeds { size, mapped, place: None, created };
         let buffers = [buffer(100, 90, 0), buffer(50, 0, 1), buffer(70, 60, 3), buffer(5, 0, 9)];
         let needs = MemoryNeeds::new(&buffers, &[2, 3, 4, 9]);
         assert_eq!(needs, MemoryNeeds { mapped_bytes: 90, own_bytes: 60, largest_bytes: 150 });

@@ -46,8 +46,8 @@ pub(crate) mod bytes {
 
 #[cfg(test)]
 mod tests {
+    use rehal_base::platform::OsStrExt;
     use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt;
     use std::sync::Arc;
 
     use rehal_hal::NeededWorkgroups;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, page_bytes};
 use rehal_capture::{
     Capture, CaptureBytes, ObjectType, OpenOptions, Payload, PayloadType, Record, layout, payload,
 };
@@ -521,7 +521,7 @@ impl<'a> Planner<'a> {
     }
 
     fn note_created(&mut self, buffer: u32, size: u64, by: StepOp) {
-        self.buffers.push(BufferNeeds { size, mapped: 0, created: self.next_step() });
+        self.buffers.push(BufferNeeds { size, mapped: 0, place: None, created: self.next_step() });
         if size >= LARGE_BYTES {
             self.unfilled.insert(buffer, by);
         }
@@ -534,24 +534,28 @@ impl<'a> Planner<'a> {
             return;
         }
         let first_byte = place.wrapping_sub(offset);
-        if first_byte.is_multiple_of(MAPPED_ALIGNMENT_BYTES) {
-            let needs = &mut self.buffers[buffer as usize];
-            needs.mapped = needs.mapped.saturating_add(length).min(needs.size);
-        }
         let params = match self.unfilled.remove(&buffer) {
             Some(StepOp::Host(index)) => match self.host_ops.get_mut(index as usize) {
                 Some(HostOp::Create(
                     CreateOp::Buffer { params, .. } | CreateOp::ImportedBuffer { params, .. },
-                )) => params,
-                _ => return,
+                )) => Some(params),
+                _ => None,
             },
             Some(StepOp::Submission(index)) => match self.submissions.get_mut(index as usize) {
-                Some(Submission { op: QueueOp::Alloca { params, .. }, .. }) => params,
-                _ => return,
+                Some(Submission { op: QueueOp::Alloca { params, .. }, .. }) => Some(params),
+                _ => None,
             },
-            _ => return,
+            _ => None,
         };
-        params.file_offset = Some(first_byte);
+        let (needs, page) = (&mut self.buffers[buffer as usize], page_bytes() as u64);
+        if let Some(params) = params {
+            params.file_offset = Some(first_byte);
+        }
+        let place = first_byte % page;
+        let aligned = if place.is_multiple_of(MAPPED_ALIGNMENT_BYTES) { place } else { 0 };
+        if *needs.place.get_or_insert(aligned) == place {
+            needs.mapped = needs.mapped.saturating_add(length).min(needs.size);
+        }
     }
 
     /// The needs of a replay, in which each buffer lives up to its last use.

@@ -200,10 +200,21 @@ fn prepare_replacement(
         None => Error::invalid_argument("the device cannot infer the executable format of the file")
             .advise(Remedy::NameExecutable),
     };
+    let inferred = replacement.format.as_deref().or_else(|| device.infer_executable_format(data));
+    let of_captured = device.info().format(captured.format);
+    // An image by itself, which does not say how it is dispatched, gets the container of the captured one.
+    let of_captured_files = |it: &&ExecutableFormat| kind.is_some_and(|kind| it.files.contains(&kind));
+    let is_of_captured = of_captured.as_ref().is_some_and(of_captured_files);
+    let with_image = of_captured.filter(|_| inferred.is_none() && is_of_captured).map(|it| it.with_image);
+    if let Some(whole) = with_image.and_then(|with| with(captured.data, data)) {
+        let data = whole?;
+        let prepared = prepare_one(device, &ExecutableParams { data: &data, ..*captured })?;
+        return Ok((prepared, ReplacementCode::of(data, captured.format)));
+    }
     let format = match replacement.format.as_deref() {
         Some(format) => format,
-        None if layer.keeps_format => captured.format,
-        None => device.infer_executable_format(data).ok_or_else(unknown)?,
+        None if layer.keeps_format || inferred.is_none() && is_of_captured => captured.format,
+        None => inferred.ok_or_else(unknown)?,
     };
     if device.info().format(format).is_none() && !device.can_prepare_executable(format) {
         return Err(other_device(&format!("executables of format '{format}'")));

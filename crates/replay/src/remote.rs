@@ -71,8 +71,9 @@ impl Observer for Filler {
     }
 }
 
-/// Maximum number of bytes that pass at a time.
-const PIECE_BYTES: u64 = 64 << 20;
+/// Maximum number of bytes that pass at a time: few enough to stay in caches, since each is copied several
+/// times.
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// The handle of the bytes that the program reads.
 const HOST_READ: u64 = 0;

@@ -127,7 +127,7 @@ impl Replay {
         let found = self.find(cut)?;
         let shared = Shared::new(self, options);
         if let Some(end) = found.end {
-            if options.unperformed {
+            if shared.options.unperformed {
                 return Err(Error::invalid_argument(
                     "the work of a scope cannot be cut out without performing it",
                 ));

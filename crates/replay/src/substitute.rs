@@ -2,10 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rehal_base::platform::OsStrExt;
 use rehal_base::{Context, Error, MappedFile, Result};
 use rehal_hal::NeededWorkgroups;
 use serde::{Deserialize, Serialize};
@@ -234,6 +234,11 @@ impl OpenReplacement {
 }
 
 impl ReplacementCode {
+    /// Code in memory.
+    pub(crate) fn of(bytes: Vec<u8>, format: &str) -> Self {
+        Self { bytes: Arc::new(Bytes::Memory(bytes.into())), format: format.to_string() }
+    }
+
     pub(crate) fn data(&self) -> &[u8] {
         self.bytes.data()
     }

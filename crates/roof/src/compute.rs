@@ -28,6 +28,7 @@ pub fn clock_hz() -> io::Result<f64> {
 }
 
 /// Computes for a fraction of a millisecond.
+#[allow(dead_code, reason = "not all systems count cycles")]
 pub(crate) fn spin() {
     if let Some(first) = kernels().first() {
         (first.run)(20_000);

@@ -4,8 +4,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use crate::Rate;
 
 /// The duration of a repetition: long compared with a read of the clock, short compared with a time slice of
@@ -107,9 +105,8 @@ fn alone(span: &Span) -> f64 {
 }
 
 pub(crate) fn cpu_ns() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
     // Processor times start at zero and never decrease.
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    rehal_base::platform::thread_cpu_ns() as u64
 }
 
 /// Lets threads pass together, and within less than a microsecond if each has a processor.

@@ -1,7 +1,7 @@
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use rehal_base::platform::OsStrExt;
 use rehal_base::{Context, Error, Result, shortened};
 
 use crate::text::{parse_elements, split_tensor, trim};

@@ -1,8 +1,8 @@
 use std::iter::repeat_n;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use rehal_base::platform::OsStrExt;
 use rehal_base::{Error, Result};
 use rehal_hal::{
     CommonOptions, CompilerTarget, Device, DeviceDescription, DeviceParameter, DriverBackend,

@@ -6,8 +6,9 @@
 //! names are not in it, since a Python package of IREE may own them: `rehal tools --install DIR` makes them.
 //! All files have the time of the commit, so that two runs write the same bytes.
 
+use crate::portable::WINDOWS;
 use crate::run::{self, succeed};
-use crate::zig::{self, Zig};
+use crate::zig::{self, Zig, program_name};
 use crate::{Outcome, packages, python, root};
 use std::error::Error;
 use std::fs;
@@ -30,11 +31,12 @@ struct Platform {
     debian: Option<&'static str>,
 }
 
-const PLATFORMS: [Platform; 4] = [
+const PLATFORMS: [Platform; 5] = [
     Platform { target: "x86_64-unknown-linux-gnu", name: "x86_64-linux", debian: Some("amd64") },
     Platform { target: "aarch64-unknown-linux-gnu", name: "aarch64-linux", debian: Some("arm64") },
     Platform { target: "x86_64-apple-darwin", name: "x86_64-macos", debian: None },
     Platform { target: "aarch64-apple-darwin", name: "aarch64-macos", debian: None },
+    Platform { target: WINDOWS, name: "x86_64-windows", debian: None },
 ];
 
 impl Platform {
@@ -78,7 +80,7 @@ pub fn main(arguments: &[String]) -> Outcome {
     fs::create_dir_all(&to)?;
     let zig = Zig::find()?;
     let build = |platform: &Platform| {
-        let program = zig.build(platform.target, profile, &run::REHAL)?.join("rehal");
+        let program = zig.build(platform.target, profile, &run::REHAL)?.join(program_name(platform.target));
         if platform.debian.is_some() {
             zig::needed_libc(&fs::read(&program)?)?;
         }
@@ -134,7 +136,11 @@ impl Dist {
         if let Some(processor) = platform.debian {
             println!("dist: {}", self.deb(processor, program, &work.join("deb"))?.display());
         }
-        println!("dist: {}", self.tarball(platform, program, &work)?.display());
+        let archive = match platform.target {
+            WINDOWS => self.zip(platform, program, &work)?,
+            _ => self.tarball(platform, program, &work)?,
+        };
+        println!("dist: {}", archive.display());
         Ok(fs::remove_dir_all(&work)?)
     }
 
@@ -175,6 +181,25 @@ impl Dist {
         self.install(program, &tree.join("bin"), &tree.join("share"))?;
         copy(&root().join("LICENSE"), &tree.join("LICENSE"), 0o644)?;
         self.archive(work, &name)
+    }
+
+    /// An archive of the program for Windows, with no others of its name in PATH: `rehal tools` makes those.
+    fn zip(&self, platform: &Platform, program: &Path, work: &Path) -> Result<PathBuf> {
+        let name = format!("rehal-{}-{}", self.version, platform.name);
+        let tree = work.join(&name);
+        copy(program, &tree.join(program_name(platform.target)), 0o755)?;
+        for document in ["LICENSE", "README.md", "CHANGELOG.md"] {
+            copy(&root().join(document), &tree.join(document), 0o644)?;
+        }
+        // The archive has the times of the files.
+        let files = fs::read_dir(&tree)?.collect::<std::io::Result<Vec<_>>>()?;
+        let paths = files.iter().map(fs::DirEntry::path).chain([tree.clone()]);
+        succeed(Command::new("touch").arg(format!("--date=@{}", self.time)).args(paths))?;
+        let zip = self.to.join(format!("{name}.zip"));
+        let mut python = Command::new("python3");
+        python.args(["-m", "zipfile", "-c"]).arg(&zip).arg(&tree);
+        succeed(python.env("TZ", "UTC"))?;
+        Ok(zip)
     }
 
     /// A tarball of the C library that was built to a directory, and of the program of its version. Its file

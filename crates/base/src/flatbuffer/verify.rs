@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use super::schema::{Field, FieldType, TableSchema, UnionSchema};
-use crate::{Fault, FormatError};
+use crate::{Fault, FormatError, FormatPart};
 
 /// Bytes of the root offset and the identifier.
 const HEADER_BYTES: usize = 8;
@@ -87,14 +87,8 @@ impl Verifier<'_> {
         expected: impl Into<String>,
         found: impl Into<String>,
     ) -> FormatError {
-        let error = FormatError::new(
-            self.envelope.format,
-            fault,
-            self.base.saturating_add(at) as u64,
-            field,
-            expected,
-            found,
-        );
+        let part = FormatPart { format: self.envelope.format, origin: self.base as u64 };
+        let error = part.error(fault, at, field, expected, found);
         match self.index {
             Some(index) => error.in_record(index),
             None => error,

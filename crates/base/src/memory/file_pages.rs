@@ -1,14 +1,13 @@
 //! Pages of files in the place of copies: what is read unchanged takes no memory.
 
 use std::ops::{Deref, DerefMut};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::HostMemory;
 use super::pages::{FilePages, LEAST_BYTES, MOST_RANGES, RANGES, whole_pages};
 use crate::platform::is_mappable;
-use crate::{Error, MappedFile, Range, Result, parallel};
+use crate::{Error, MappedFile, Range, Result, parallel, platform};
 
 /// The number of bytes that a thread copies at a time.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -89,35 +88,29 @@ impl HostMemory {
                 return Ok(Err(error));
             }
         }
-        let noted =
-            FilePages { start: start.addr() as u64, length: range.length, file: file.clone(), file_offset };
+        let mut all = file_pages.get_or_init(Box::default).lock().unwrap_or_else(PoisonError::into_inner);
+        // What is read again and again counts once. All of it is overwritten, also if it is read.
+        let (first, end) = (start.addr() as u64, start.addr() as u64 + range.length);
+        all.retain(|it| it.start < first || it.start + it.length > end);
+        let noted = FilePages { start: first, length: range.length, file: file.clone(), file_offset };
         if RANGES.fetch_add(1, Ordering::Relaxed) >= MOST_RANGES {
             return read();
         }
-        // Noted before, since the pages may be the file's from then on.
-        let file_pages = file_pages.get_or_init(Box::default);
         let at = self.at_mut(pages.offset, pages.length)?;
-        let mapped = libc::off_t::try_from(file_offset + before.length).map(|offset| {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
-            let descriptor = file.file().as_raw_fd();
-            // SAFETY: the pages are within a mapping that this memory owns, and stay readable and writable.
-            // They are exchanged at once, and nothing borrows them: an access of another thread meets the old
-            // ones or the new ones, as when it races with a read.
-            unsafe { libc::mmap(at.cast(), pages.length as usize, access, flags, descriptor, offset) }
-        });
+        // SAFETY: the pages are within a mapping that this memory owns, and stay readable and writable. They
+        // are exchanged at once, and nothing borrows them: an access of another thread meets the old ones or
+        // the new ones, as when it races with a read.
+        let mapped = unsafe {
+            platform::map_over(at, pages.length as usize, file.file(), file_offset + before.length)
+        };
         match mapped {
-            Ok(address) if address != libc::MAP_FAILED => {
-                let mut all = file_pages.lock().unwrap_or_else(PoisonError::into_inner);
-                // What is read again and again counts once.
-                let (first, end) = (noted.start, noted.start + noted.length);
-                all.retain(|it| it.start < first || it.start + it.length > end);
+            true => {
                 all.push(noted);
                 file.lend();
                 Ok(Ok(true))
             }
             // A process may have only so many mappings.
-            _ => read(),
+            false => read(),
         }
     }
 

@@ -3,10 +3,9 @@
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
-use std::os::fd::AsRawFd;
 
 use super::{CHUNK_BYTES, HostMemory};
-use crate::{Range, Result};
+use crate::{Range, Result, platform};
 
 /// From this size on, a read is split among threads: its cost is the copy and the first touch of the target
 /// pages.
@@ -55,17 +54,16 @@ impl HostMemory {
     /// Writes `range` to `file` at `file_offset`.
     pub fn write_file_at(&self, file: &File, file_offset: u64, range: Range) -> Transferred {
         self.transfer(range, false, |pointer, length, done| {
-            let offset = position(file_offset, done)?;
             // SAFETY: `transfer` passes ranges of this memory, which the system reads.
-            Ok(unsafe { libc::pwrite(file.as_raw_fd(), pointer.cast(), length, offset) })
+            unsafe { platform::write_from(file, pointer, length, Some(position(file_offset, done)?)) }
         })
     }
 
     /// Writes `range` to `file` at its current position: pipes and files opened for appending have no other.
-    pub fn write_file(&self, file: &File, range: Range) -> Transferred {
+    pub fn write_file(&self, file: impl platform::AsFile, range: Range) -> Transferred {
         self.transfer(range, false, |pointer, length, _| {
             // SAFETY: as above.
-            Ok(unsafe { libc::write(file.as_raw_fd(), pointer.cast(), length) })
+            unsafe { platform::write_from(&file, pointer, length, None) }
         })
     }
 
@@ -88,9 +86,8 @@ impl HostMemory {
 
     fn read_part(&self, file: &File, file_offset: u64, range: Range) -> Transferred {
         self.transfer(range, true, |pointer, length, done| {
-            let offset = position(file_offset, done)?;
             // SAFETY: `transfer` passes ranges of this memory, which is writable.
-            Ok(unsafe { libc::pread(file.as_raw_fd(), pointer.cast(), length, offset) })
+            unsafe { platform::read_into(file, pointer, length, position(file_offset, done)?) }
         })
     }
 
@@ -99,7 +96,7 @@ impl HostMemory {
         &self,
         range: Range,
         is_written: bool,
-        mut call: impl FnMut(*mut u8, usize, u64) -> std::io::Result<isize>,
+        mut call: impl FnMut(*mut u8, usize, u64) -> std::io::Result<usize>,
     ) -> Transferred {
         let Range { offset, length } = range;
         let start = if is_written { self.at_mut(offset, length)? } else { self.at(offset, length)? };
@@ -113,13 +110,8 @@ impl HostMemory {
                     return Ok(Err(Error::new(ErrorKind::UnexpectedEof, "failed to fill whole buffer")));
                 }
                 Ok(0) => return Ok(Err(Error::new(ErrorKind::WriteZero, "failed to write whole buffer"))),
-                Ok(count @ 1..) => done += count as usize,
-                Ok(_) => {
-                    let error = Error::last_os_error();
-                    if error.kind() != ErrorKind::Interrupted {
-                        return Ok(Err(error));
-                    }
-                }
+                Ok(count) => done += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Ok(Err(error)),
             }
         }
@@ -127,9 +119,9 @@ impl HostMemory {
     }
 }
 
-/// A file position as an `off_t`.
-fn position(offset: u64, done: u64) -> std::io::Result<libc::off_t> {
-    let position = offset.checked_add(done).and_then(|position| position.try_into().ok());
+/// A file position, which systems have as a signed number.
+fn position(offset: u64, done: u64) -> std::io::Result<u64> {
+    let position = offset.checked_add(done).filter(|position| *position <= i64::MAX as u64);
     position.ok_or_else(|| ErrorKind::InvalidInput.into())
 }
 

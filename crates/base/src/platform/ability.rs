@@ -36,7 +36,7 @@ pub enum Ability {
 enum State {
     Yes,
     No,
-    /// It is built in, and has not run anywhere yet: it is off unless [`TRIES_UNPROVEN`] is set.
+    /// It is built in, and has not run anywhere yet: it is off unless [`TRIES_UNPROVEN`] is set to anything.
     Unproven,
 }
 
@@ -47,13 +47,13 @@ use State::{No, Unproven, Yes};
 
 /// The words of each ability, and whether it is there on Linux, macOS and Windows.
 const TABLE: [(Ability, &str, [State; 3]); 11] = [
-    (Ability::NativeCode, "native kernels", [Yes, Unproven, No]),
+    (Ability::NativeCode, "native kernels", [Yes, Unproven, Yes]),
     (Ability::SystemLibraries, "system libraries", [Yes, No, No]),
     (Ability::CrashReports, "crash reports", [Yes, No, No]),
-    (Ability::Copies, "kernels in a process of their own", [Yes, Yes, No]),
+    (Ability::Copies, "kernels in a process of their own", [Yes, Yes, Yes]),
     (Ability::Confinement, "confinement", [Yes, No, No]),
     (Ability::Pinning, "pinning and topology", [Yes, No, No]),
-    (Ability::Eviction, "cache eviction", [Yes, No, No]),
+    (Ability::Eviction, "cache eviction", [Yes, No, Yes]),
     (Ability::Guards, "guarded buffers", [Yes, Yes, No]),
     (Ability::WatchedPages, "watched pages", [Yes, No, No]),
     (Ability::FilePages, "pages of files as memory", [Yes, No, No]),
@@ -78,7 +78,7 @@ impl Ability {
         match self.row().1 {
             Yes => true,
             No => false,
-            Unproven => std::env::var_os(TRIES_UNPROVEN).is_some(),
+            Unproven => std::env::var_os(TRIES_UNPROVEN).is_some_and(|it| !it.is_empty()),
         }
     }
 

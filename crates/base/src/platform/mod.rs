@@ -56,14 +56,18 @@ mod macos;
 use macos as system;
 #[cfg(unix)]
 mod unix;
+#[cfg(windows)]
+mod windows;
 
 pub use ability::{Ability, describe_abilities};
 #[cfg(not(any(miri, rehal_portable_memory)))]
 pub(crate) use processor::access;
 pub(crate) use processor::evict_lines;
+#[cfg(unix)]
 pub(crate) use system::is_mappable;
+#[cfg(unix)]
 pub use system::{load_average, remove_directory, thread_id, unnamed_file};
-#[cfg(test)]
-pub(crate) use unix::PAGE_BYTES;
-pub(crate) use unix::{keep_freed_memory, map_pages, map_reserved, unmap_pages};
-pub use unix::{memory_bytes, page_bytes};
+#[cfg(unix)]
+pub use unix::*;
+#[cfg(windows)]
+pub use windows::*;

@@ -5,17 +5,17 @@
 //! may have written, and what is not what was kept: code of the cache runs with the user's privileges.
 
 use std::ffi::OsString;
-use std::fs::{self, File, FileTimes, Metadata};
+use std::fs::{self, File, FileTimes};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use blake3::Hash;
 use rehal_base::MappedFile;
-use rustix::fs::OFlags;
+use rehal_base::platform::DirBuilderExt;
 
 use super::identity::Identity;
+use crate::platform::{open_unfollowed, writer};
 
 /// The first bytes of an entry. A digest follows, of the key and of what is behind the digest: lengths, each
 /// a little-endian u64, of what was printed on standard output, of messages, of the output; then these.
@@ -75,15 +75,8 @@ impl CompileCache {
         for (directory, is_parent) in [(parent, true), (&self.directory, false)] {
             // One that cannot be created is empty.
             let Ok(metadata) = fs::metadata(directory) else { return Ok(()) };
-            let refused =
-                |why: String| Err(format!("the cache '{}' is not used: {why}", directory.display()));
-            if !is_owned(&metadata) {
-                return refused(format!("it belongs to another user ({})", metadata.uid()));
-            }
-            // Of others, nothing can be renamed in a sticky directory.
-            let is_sticky = is_parent && metadata.mode() & 0o1000 != 0;
-            if is_writable_by_others(&metadata) && !is_sticky {
-                return refused(format!("others may write to it (mode {:o})", metadata.mode() & 0o7777));
+            if let Some(why) = writer(&metadata, is_parent) {
+                return Err(format!("the cache '{}' is not used: {why}", directory.display()));
             }
         }
         Ok(())
@@ -219,11 +212,11 @@ impl CompileCache {
 /// Opens a file of the cache, and notes that it is used. Fails if another user may have written it.
 fn opened(path: &Path) -> io::Result<File> {
     let mut options = File::options();
-    // Neither a link nor a pipe is followed or waited for.
-    options.read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
-    let file = options.clone().write(true).open(path).or_else(|_| options.open(path))?;
+    options.read(true);
+    let file = open_unfollowed(options.clone().write(true), path);
+    let file = file.or_else(|_| open_unfollowed(&options, path))?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() || !is_owned(&metadata) || is_writable_by_others(&metadata) {
+    if !metadata.is_file() || writer(&metadata, false).is_some() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     // The oldest are removed first. That of the administrator cannot be changed.
@@ -235,15 +228,6 @@ fn opened(path: &Path) -> io::Result<File> {
 fn has_digest(path: &Path, digest: &[u8]) -> bool {
     let file = opened(path).ok().and_then(|file| MappedFile::from_file(file, path).ok());
     file.is_some_and(|file| blake3::hash(file.bytes()).as_bytes() == digest)
-}
-
-/// Whether a file belongs to this user, or to the administrator.
-fn is_owned(metadata: &Metadata) -> bool {
-    metadata.uid() == rustix::process::geteuid().as_raw() || metadata.uid() == 0
-}
-
-fn is_writable_by_others(metadata: &Metadata) -> bool {
-    metadata.mode() & 0o022 != 0
 }
 
 /// The digest in an entry. One that is moved to another key is not valid there.

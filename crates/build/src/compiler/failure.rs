@@ -1,9 +1,9 @@
 //! The messages in the errors of a compiler.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rehal_base::platform::{DirBuilderExt, set_mode};
 use rehal_base::{Error, Remedy, Result, StatusCode};
 use rehal_jobs::{JobEnd, JobLimits, JobOutcome};
 
@@ -288,7 +288,7 @@ fn keep(compiler: &Compiler, compilation: &Compilation, messages: &str) -> Resul
     command.push_str(" \\\n  -o /dev/null\n");
     let script = directory.join("command.sh");
     fs::write(&script, command).map_err(failed)?;
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    set_mode(&script, 0o700).map_err(failed)?;
     fs::write(directory.join("messages.txt"), messages).map_err(failed)?;
     Ok(directory)
 }

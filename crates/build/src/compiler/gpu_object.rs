@@ -37,17 +37,23 @@ impl ObjectFunction {
         Self { name, parameters: None, shape: None }
     }
 
+    /// The functions of PTX.
+    fn of_cuda(bytes: &[u8]) -> Result<Vec<Self>> {
+        let functions = rehal_formats::read_cuda(bytes)?.functions.into_iter();
+        let parameters = |it: &rehal_formats::Function| it.parameters.as_ref().map(|all| all.len());
+        Ok(functions.map(|it| Self { parameters: parameters(&it), ..Self::named(it.name) }).collect())
+    }
+
     /// The functions of SPIR-V, or of an executable for Vulkan.
-    #[cfg(feature = "vulkan")]
     fn of_vulkan(bytes: &[u8]) -> Result<Vec<Self>> {
-        use rehal_formats::vulkan::{ExecutableFormat, Image, Shader, infer, spirv};
+        use rehal_formats::vulkan::{Image, Shader, VulkanFormat, infer, spirv};
         let format = infer(bytes).ok_or_else(|| Error::invalid_argument("not code for Vulkan"))?;
         let function = |name: &str, bindings, constants, workgroup_size| Self {
             shape: Some(Shape { bindings, constants, workgroup_size }),
             ..Self::named(name.into())
         };
         // SPIR-V for the addresses of buffers declares no bindings: the compiler describes them beside it.
-        if format == ExecutableFormat::BareAddresses.name() {
+        if format == VulkanFormat::BareAddresses.name() {
             let shader = Shader::read(spirv::words(bytes)?, 0)?;
             let functions = shader.entry_points().iter();
             return Ok(functions.map(|it| function(&it.name, 0, 0, it.workgroup_size.value(&[]))).collect());
@@ -59,11 +65,6 @@ impl ObjectFunction {
             function(&it.name, bindings, it.constant_count.unwrap_or_default(), size)
         };
         Ok(functions.iter().map(function).collect())
-    }
-
-    #[cfg(not(feature = "vulkan"))]
-    fn of_vulkan(_: &[u8]) -> Result<Vec<Self>> {
-        Err(Error::incompatible("this build has no driver for Vulkan, which reads SPIR-V"))
     }
 }
 
@@ -94,7 +95,7 @@ impl Compiler {
         }
         let functions = match prefix {
             "vulkan" => ObjectFunction::of_vulkan(bytes).context(|| format!("'{path}'"))?,
-            "cuda" => ptx_functions(&String::from_utf8_lossy(bytes)),
+            "cuda" => ObjectFunction::of_cuda(bytes).context(|| format!("'{path}'"))?,
             _ => wrapper::defined_symbols(bytes)?.into_iter().map(ObjectFunction::named).collect(),
         };
         let find = |function: &ExecutableFunction| {
@@ -173,18 +174,6 @@ pub(super) fn is_ptx(bytes: &[u8]) -> bool {
     head.lines().any(|line| line.trim_start().starts_with(".version ")) && head.contains(".target ")
 }
 
-/// The kernels in PTX: `.entry NAME(.param TYPE NAME, ...)`.
-fn ptx_functions(text: &str) -> Vec<ObjectFunction> {
-    let kernel = |entry: &str| {
-        let head = entry.split(['{', ')']).next().unwrap_or_default();
-        let mut words = head.split(|it: char| it.is_whitespace() || "(,".contains(it));
-        let name = words.next().unwrap_or_default();
-        let parameters = words.filter(|it| *it == ".param").count();
-        ObjectFunction { parameters: Some(parameters), ..ObjectFunction::named(name.into()) }
-    };
-    text.split(".entry").skip(1).map(str::trim_start).map(kernel).collect()
-}
-
 /// The header of an ELF image, as far as it is read.
 #[derive(Clone, Copy)]
 pub(super) struct Elf {
@@ -237,10 +226,10 @@ mod tests {
 
     #[test]
     fn kernels_are_read_from_ptx() {
-        let ptx = ".version 7.0\n.target sm_80\n.visible .entry f_1(\n.param .u64 a\n)\n.entry g ( )\n\
+        let ptx = ".version 7.0\n.target sm_80\n.visible .entry f_1(\n.param .u64 a\n) {}\n.entry g ( ) {}\n\
                    .entry h(.param .u64 a,.param .u64 b) { ld.param (x) }";
         assert!(is_ptx(ptx.as_bytes()) && !is_ptx(b".version 1\n"));
-        let found = ptx_functions(ptx);
+        let found = ObjectFunction::of_cuda(ptx.as_bytes()).unwrap();
         let found: Vec<_> = found.iter().map(|it| (&*it.name, it.parameters)).collect();
         assert_eq!(found, [("f_1", Some(1)), ("g", Some(0)), ("h", Some(2))]);
     }

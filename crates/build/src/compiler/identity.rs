@@ -1,10 +1,12 @@
 //! Which compiler a file is.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rehal_base::platform::modified;
 use rehal_base::{Error, Result};
+
+use crate::platform::number;
 
 /// A compiler, as long as its files do not change.
 #[derive(Clone, Debug)]
@@ -20,10 +22,10 @@ impl Identity {
         // Links may be changed to name another.
         let path = fs::canonicalize(path).map_err(failed)?;
         let files = [path.clone(), path.with_file_name("libIREECompiler.so")];
-        let files = files
-            .iter()
-            .filter_map(|it| fs::metadata(it).ok())
-            .map(|it| [it.len(), it.ino(), it.mtime() as u64, it.mtime_nsec() as u64]);
+        let files = files.iter().filter_map(|it| fs::metadata(it).ok()).map(|it| {
+            let (seconds, nanoseconds) = modified(&it);
+            [it.len(), number(&it), seconds as u64, nanoseconds as u64]
+        });
         Ok(Self { files: files.collect(), path })
     }
 }

@@ -1,8 +1,9 @@
 //! The key of a compilation: all on which its output depends.
 
 use std::fs;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+
+use rehal_base::platform::{OsStrExt, OsStringExt};
 
 use blake3::{Hash, Hasher};
 

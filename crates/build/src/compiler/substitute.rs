@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rehal_base::platform::OsStrExt;
 use rehal_base::{Context, Error, Result, listed};
 use rehal_jobs::TemporaryDirectory;
 use rehal_replay::{ExecutableNames, Named};

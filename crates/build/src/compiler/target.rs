@@ -31,8 +31,8 @@ pub fn target_flags(text: &str) -> Result<Vec<String>> {
             None => listed,
         }));
     };
-    if chip.is_some_and(str::is_empty) {
-        return Err(Error::invalid_argument(format!("target '{text}' has no processor after ':'"))
+    if chip.is_some_and(|it| it.split('/').any(str::is_empty)) {
+        return Err(Error::invalid_argument(format!("target '{text}' has an empty name after ':'"))
             .advise("name one as the compiler does, such as cuda:sm_80 or cpu:znver4, or leave out ':'"));
     }
     Ok(flags_of(target, chip))
@@ -57,11 +57,18 @@ pub(super) fn check_chip(flags: &[OsString]) -> Result<()> {
         .advise(format!("name one, as in {name}:{first}: {}", target.chips.join(", "))))
 }
 
-/// The flags for a target and one of its processors.
+/// The flags for a target and one of its processors, such as `znver4`, or `aarch64/generic` of another
+/// machine.
 pub(super) fn flags_of(target: &CompilerTarget, chip: Option<&str>) -> Vec<String> {
     let mut flags = vec![format!("--iree-hal-target-device={}", target.device)];
     flags.extend(target.flags.split_whitespace().map(str::to_owned));
-    if let Some(chip) = chip.or(target.own_chip) {
+    if let Some(mut chip) = chip.or(target.own_chip) {
+        if let Some((architecture, of_it)) = chip.split_once('/')
+            && target.own_chip.is_some()
+        {
+            flags.push(format!("--iree-llvmcpu-target-triple={architecture}-linux-gnu"));
+            chip = of_it;
+        }
         flags.push(format!("{}={chip}", target.chip_flag));
     }
     flags
@@ -94,6 +101,12 @@ mod tests {
         for (target, flags) in [
             ("cpu", format!("{cpu} --iree-llvmcpu-target-cpu=host")),
             ("cpu:generic", format!("{cpu} --iree-llvmcpu-target-cpu=generic")),
+            (
+                "cpu:aarch64/neoverse-n1",
+                format!(
+                    "{cpu} --iree-llvmcpu-target-triple=aarch64-linux-gnu --iree-llvmcpu-target-cpu=neoverse-n1"
+                ),
+            ),
             ("vulkan", "--iree-hal-target-device=vulkan".into()),
             ("vulkan:rdna3", "--iree-hal-target-device=vulkan --iree-vulkan-target=rdna3".into()),
             ("hip:gfx942", "--iree-hal-target-device=hip --iree-rocm-target=gfx942".into()),
@@ -102,6 +115,6 @@ mod tests {
         }
         let error = target_flags("vulcan").unwrap_err().report();
         assert!(error.contains("did you mean vulkan? name one of cpu, vulkan, cuda, hip"), "{error}");
-        assert!(target_flags("cuda:").is_err());
+        assert!(["cuda:", "cpu:/generic", "cpu:aarch64/"].iter().all(|it| target_flags(it).is_err()));
     }
 }

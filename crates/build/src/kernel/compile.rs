@@ -2,9 +2,7 @@
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_hal::NeededWorkgroups;
@@ -261,9 +259,12 @@ impl Build<'_> {
         }
         let messages = self.run(job.clone(), &name).or_else(|error| {
             // A compiler for other machines than its own has no native processor.
-            let refuses = error.message().contains("march") && job.arguments.iter().any(|it| it == NATIVE);
+            let is_refusal = |line: &str| line.contains("native") && line.contains("march");
+            let refuses =
+                error.message().lines().any(is_refusal) && job.arguments.iter().any(|it| it == NATIVE);
             job.arguments.retain(|it| it != NATIVE);
-            if refuses { self.run(job, &name) } else { Err(error) }
+            let messages = if refuses { self.run(job, &name)? } else { return Err(error) };
+            Ok(format!("{name} refuses {NATIVE}: compiled for its default processor\n{messages}"))
         })?;
         let other_output = || "leave out flags that change what the compiler writes";
         let bytes = std::fs::read(&library)
@@ -449,11 +450,7 @@ fn messages(printed: &Printed) -> String {
 
 /// Describes the end of a compiler as the system does. It has no limits, and is not interrupted.
 fn how(end: JobEnd) -> String {
-    match end {
-        JobEnd::Exited(code) => ExitStatus::from_raw(code << 8).to_string(),
-        JobEnd::Signaled(signal) => ExitStatus::from_raw(signal).to_string(),
-        end @ (JobEnd::TimedOut { .. } | JobEnd::Interrupted) => end.to_string(),
-    }
+    crate::platform::describe_end(end)
 }
 
 /// The compiler, and its name in messages.

@@ -1,12 +1,13 @@
-use std::io::{Error as IoError, ErrorKind};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use rehal_base::{Error, StatusCode};
 use rehal_jobs::JobEnd;
-use rustix::io::Errno;
-use rustix::process::{Resource, Signal, getrlimit};
 
 use rehal_jobs::full_directory;
+
+use crate::platform;
+pub use crate::platform::memory_limit;
 
 /// The resource that a compiler lacked that has failed, as far as it or its directory tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,19 +37,14 @@ const OF_MEMORY: [&str; 9] = [
 impl Shortage {
     /// Finds it in how a compiler ended, in its messages, and in its directory, which may still be full.
     pub fn find(end: JobEnd, messages: &str, directory: Option<&Path>) -> Option<Self> {
-        let says = |errno: Errno| {
-            let text = IoError::from(errno).to_string();
-            messages.contains(text.split(" (os error").next().unwrap_or_default())
-        };
-        // Its own process may have been ended by the signal.
-        let is_signal = end == JobEnd::Signaled(Signal::XFSZ.as_raw());
-        if is_signal || says(Errno::FBIG) || messages.contains("File size limit exceeded") {
+        let told = platform::shortage(end, messages);
+        if told == Some(Self::FileSize) || messages.contains("File size limit exceeded") {
             return Some(Self::FileSize);
         }
-        if says(Errno::NOSPC) || says(Errno::DQUOT) || directory.is_some_and(is_full) {
+        if told == Some(Self::Disk) || directory.is_some_and(is_full) {
             return Some(Self::Disk);
         }
-        (says(Errno::NOMEM) || OF_MEMORY.iter().any(|text| messages.contains(text))).then_some(Self::Memory)
+        told.or_else(|| OF_MEMORY.iter().any(|text| messages.contains(text)).then_some(Self::Memory))
     }
 
     /// The error of a compilation that failed for it, with what to do.
@@ -65,13 +61,6 @@ impl Shortage {
             },
         }
     }
-}
-
-/// The memory that a process of this one may have, if that is limited, and the flag of `ulimit` for it.
-pub fn memory_limit() -> Option<(u64, char)> {
-    let limits = [(Resource::As, 'v'), (Resource::Data, 'd')];
-    let limits = limits.into_iter().filter_map(|(it, flag)| Some((getrlimit(it).current?, flag)));
-    limits.min()
 }
 
 /// Whether a directory has no room, or the quota is used up.

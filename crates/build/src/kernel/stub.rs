@@ -70,7 +70,7 @@ impl ObservedKernel {
     }
 
     /// The selector of the function in the flag for substitutions.
-    fn selector(&self) -> String {
+    pub(super) fn selector(&self) -> String {
         match (self.is_selected_by_id, &self.executable_ids[..]) {
             (true, [id, ..]) => id.to_string(),
             _ => word(&self.function.name, "NAME"),
@@ -109,25 +109,7 @@ impl ObservedKernel {
     fn arguments(&self, language: KernelLanguage, item: &Item) -> String {
         let mut text = String::new();
         for index in 0..usize::from(self.function.binding_count) {
-            let mut lengths: Vec<u64> = self.values(|shape| shape.bindings.get(index).map(|it| it.length));
-            lengths.truncate(MAX_VALUES + 1);
-            let mut said = match lengths.is_empty() {
-                true => "never bound".to_string(),
-                false => format!("{} bytes", listed(&lengths)),
-            };
-            match (self.changed(index), self.is_written(index)) {
-                // A part of an arena, of which a function gets all.
-                (Some(changed), _) if lengths.iter().any(|length| changed.length < *length) => {
-                    let _ = write!(said, ", bytes {}..{} changed", changed.offset, changed.end());
-                }
-                (_, Some(true)) => said.push_str(", changed"),
-                (_, Some(false)) => said.push_str(", unchanged"),
-                (_, None) => {}
-            }
-            let aliases = self.values(|shape| shape.bindings.get(index)?.alias_of);
-            if !aliases.is_empty() {
-                let _ = write!(said, ", overlaps binding {}", listed(&aliases));
-            }
+            let said = self.binding_said(index);
             let is_constant = self.is_written(index) == Some(false);
             let _ = match language {
                 KernelLanguage::C => {
@@ -151,9 +133,7 @@ impl ObservedKernel {
             };
         }
         for index in 0..usize::from(self.function.constant_count) {
-            let mut values: Vec<u32> = self.values(|shape| shape.constants.get(index).copied());
-            values.truncate(MAX_VALUES + 1);
-            let said = if values.is_empty() { "never passed".into() } else { listed(&values) };
+            let said = self.constant_said(index);
             let _ = match language {
                 KernelLanguage::C => {
                     writeln!(
@@ -172,6 +152,37 @@ impl ObservedKernel {
         text
     }
 
+    /// The observations of a binding, in words.
+    pub(super) fn binding_said(&self, index: usize) -> String {
+        let mut lengths: Vec<u64> = self.values(|shape| shape.bindings.get(index).map(|it| it.length));
+        lengths.truncate(MAX_VALUES + 1);
+        let mut said = match lengths.is_empty() {
+            true => "never bound".to_string(),
+            false => format!("{} bytes", listed(&lengths)),
+        };
+        match (self.changed(index), self.is_written(index)) {
+            // A part of an arena, of which a function gets all.
+            (Some(changed), _) if lengths.iter().any(|length| changed.length < *length) => {
+                let _ = write!(said, ", bytes {}..{} changed", changed.offset, changed.end());
+            }
+            (_, Some(true)) => said.push_str(", changed"),
+            (_, Some(false)) => said.push_str(", unchanged"),
+            (_, None) => {}
+        }
+        let aliases = self.values(|shape| shape.bindings.get(index)?.alias_of);
+        if !aliases.is_empty() {
+            let _ = write!(said, ", overlaps binding {}", listed(&aliases));
+        }
+        said
+    }
+
+    /// The values of a constant, in words.
+    pub(super) fn constant_said(&self, index: usize) -> String {
+        let mut values: Vec<u32> = self.values(|shape| shape.constants.get(index).copied());
+        values.truncate(MAX_VALUES + 1);
+        if values.is_empty() { "never passed".into() } else { listed(&values) }
+    }
+
     /// The distinct values of all shapes, in ascending order: that of the shapes is by their times, which
     /// vary.
     fn values<T: Ord>(&self, of: impl Fn(&ObservedShape) -> Option<T>) -> Vec<T> {
@@ -180,7 +191,7 @@ impl ObservedKernel {
     }
 
     /// The comment that says what was observed; every line is one of a comment.
-    fn observed(&self) -> String {
+    pub(super) fn observed(&self) -> String {
         let count: u64 = self.shapes.iter().map(|shape| shape.count).sum();
         let ids = listed(&self.executable_ids);
         let (dispatches, shapes) = (plural(count, "dispatch"), self.shapes.len() as u64);
@@ -310,14 +321,14 @@ fn pattern(ranges: &[Range]) -> String {
 }
 
 /// The elements that a kernel computes, as far as can be guessed: of the last binding that it changes.
-struct Item {
-    element: Element,
+pub(super) struct Item {
+    pub(super) element: Element,
     binding: Option<usize>,
 }
 
 #[derive(Clone, Copy)]
-struct Element {
-    c: &'static str,
+pub(super) struct Element {
+    pub(super) c: &'static str,
     rust: &'static str,
     /// How the name of a function says it.
     name: Option<&'static str>,
@@ -340,7 +351,7 @@ const ELEMENTS: [Element; 12] = [
 ];
 
 impl Item {
-    fn from_kernel(kernel: &ObservedKernel) -> Self {
+    pub(super) fn from_kernel(kernel: &ObservedKernel) -> Self {
         let bindings = usize::from(kernel.function.binding_count);
         let written = (0..bindings).rev().find(|index| kernel.is_written(*index) == Some(true));
         let name = type_in_name(&kernel.function.name).map(|it| it.to_string());
@@ -420,12 +431,12 @@ pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
 }
 
 /// Text in a comment: on one line, in ASCII, and never the end of one.
-fn comment(text: &str) -> String {
+pub(super) fn comment(text: &str) -> String {
     text.escape_default().to_string().replace("\\'", "'").replace("\\\"", "\"")
 }
 
 /// A word of a command line; one that a shell or a comment could misread is left to the reader.
-fn word(text: &str, otherwise: &str) -> String {
+pub(super) fn word(text: &str, otherwise: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./$+,%".contains(&byte);
     let is_word = !text.is_empty() && text.bytes().all(is_plain);
     if is_word { text.replace('$', "\\$") } else { otherwise.into() }

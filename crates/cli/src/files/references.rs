@@ -1,11 +1,11 @@
 //! The files that the contents of an input name, which the tool may read as well.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rehal::capture::{CaptureFile, CaptureOptions};
 use rehal_base::FileKind;
+use rehal_base::platform::FileExt;
 use rehal_kernels::KernelFiles;
 use rehal_params::{FileMode, Index, Storage};
 use rehal_replay::{FileRemap, resolve_path};

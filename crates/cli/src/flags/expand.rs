@@ -3,9 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rehal_base::platform::OsStrExt;
 use rehal_base::{Context, Error, FileId, Result};
 
 use super::value_type::split_once;
@@ -157,7 +157,7 @@ impl Expanded {
         let failed = |e: std::io::Error| Error::io(format_args!("opening flag file '{shown}'"), &e);
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        let identity = FileId::from(&metadata);
+        let identity = FileId::of(&file).map_err(failed)?;
         if open.iter().any(|it| it.identity == identity) {
             let chain: Vec<_> = open.iter().map(|it| it.path.display().to_string()).collect();
             return Err(Error::invalid_argument(format!("flag file '{shown}' includes itself"))

@@ -517,7 +517,7 @@ impl Entry for Query {
 /// Removes one pair of double quotes around the value of a flag that is not a list, as the reference does:
 /// help prints text defaults in quotes, and its output is a valid flag file.
 pub(super) fn unquoted(value: &OsStr) -> &OsStr {
-    use std::os::unix::ffi::OsStrExt;
+    use rehal_base::platform::OsStrExt;
     let bytes = value.as_bytes();
     OsStr::from_bytes(bytes.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\"")).unwrap_or(bytes))
 }

@@ -231,7 +231,7 @@ pub(crate) fn device_uri(value: &OsStr) -> Result<String, Refusal> {
 
 /// Splits at the first `separator`, if it occurs.
 pub(crate) fn split_once(value: &OsStr, separator: u8) -> Option<(&OsStr, &OsStr)> {
-    use std::os::unix::ffi::OsStrExt;
+    use rehal_base::platform::OsStrExt;
     let bytes = value.as_bytes();
     let at = bytes.iter().position(|&byte| byte == separator)?;
     Some((OsStr::from_bytes(&bytes[..at]), OsStr::from_bytes(&bytes[at + 1..])))

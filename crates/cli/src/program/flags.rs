@@ -1,11 +1,11 @@
 //! The flags of the tools that run programs, and the options derived from them.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rehal::program::{ModuleMode, ModuleSource, ProgramOptions, RecordingOptions, TextSink};
+use rehal_base::platform::OsStrExt;
 use rehal_base::{Error, Result};
 use rehal_devices::{NamedPath, ValueText};
 use rehal_params::FileMode;

@@ -1,9 +1,9 @@
 //! Prints, writes or compares results.
 
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 
 use rehal::program::Function;
+use rehal_base::platform::OsStrExt;
 use rehal_base::{Context, Error, Range, Result, plural};
 use rehal_devices::{Expected, format_value, type_of_value, with_value_memory};
 use rehal_values::{Equality, TensorType, format_elements, npy};

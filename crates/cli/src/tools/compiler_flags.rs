@@ -67,7 +67,7 @@ pub(crate) const TARGET: Flag<Vec<String>> = Flag::parsed(
         None => Err(Refusal::Unexpected),
     },
     "What the program is compiled for, short for flags of the compiler: cpu is this machine's processor, cpu:generic any \
-     of its architecture; vulkan:rdna3, cuda:sm_80 and hip:gfx942 name GPUs as the compiler does.",
+     of its architecture, cpu:aarch64/generic any of another one; vulkan:rdna3, cuda:sm_80 and hip:gfx942 name GPUs as the compiler does.",
 );
 
 /// Arguments of the compiler.

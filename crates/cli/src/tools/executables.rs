@@ -362,7 +362,11 @@ impl Report for List {
         ];
         let mut table = Table::new("", columns);
         for row in &self.executables {
-            let ends = || [row.format.clone(), row.bytes.to_string(), row.file.clone()];
+            let format = match &row.target {
+                Some(target) if !row.format.contains(target.as_str()) => format!("{} ({target})", row.format),
+                _ => row.format.clone(),
+            };
+            let ends = || [format.clone(), row.bytes.to_string(), row.file.clone()];
             let mut push = |name: &str, [bindings, constants, size]: [String; 3]| {
                 let start = [row.id.to_string(), name.to_owned(), bindings, constants, size];
                 table.row(start.into_iter().chain(ends()).collect::<Vec<_>>());

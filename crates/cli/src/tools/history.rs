@@ -13,6 +13,7 @@ use rehal_judge::{
 use serde::Serialize;
 
 use crate::flags::{Access, Flag, Flags, Group};
+use crate::output_file::OutputFile;
 use crate::report::{Report, Subject};
 use crate::{Invocation, output};
 
@@ -77,7 +78,8 @@ pub(super) fn is_asked(flags: &Flags) -> bool {
 
 /// The files of the flags.
 pub(super) struct History {
-    kept: Option<(PathBuf, LineFile)>,
+    /// The file to append to, and what precedes a line there. Confined code must not have it open.
+    kept: Option<(OutputFile, &'static str)>,
     /// The reports to compare with.
     earlier: Option<Vec<HistoryEntry>>,
 }
@@ -107,7 +109,8 @@ impl History {
                 let place = || format!("--history={}", path.display());
                 let file = LineFile::open(&path).context(place)?;
                 check(&file).context(place)?;
-                Some((path, file))
+                let separator = file.separator();
+                Some((OutputFile::appending(HISTORY.name(), path)?, separator))
             }
             None => None,
         };
@@ -144,7 +147,10 @@ impl History {
                 output::note("note: --history: nothing is appended, since nothing was timed");
                 Ok(())
             }
-            Some((path, file)) => file.append(&line).context(|| format!("--history={}", path.display())),
+            Some((file, separator)) => file.write(|sink| {
+                let written = write!(sink, "{separator}{line}");
+                written.map_err(|error| Error::io("appending to it", &error))
+            }),
             None => Ok(()),
         }
     }

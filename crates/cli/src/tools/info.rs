@@ -7,16 +7,16 @@ pub(super) use contents::Contents;
 
 use std::path::{Path, PathBuf};
 
-use contents::Info;
+use contents::{Info, Substitutes};
 use rehal::capture::CaptureFile;
 use rehal_base::Result;
-use rehal_devices::{CrashReports, DeviceOptions};
-use rehal_hal::DeviceGroup;
-use rehal_replay::FileRemap;
+use rehal_devices::{CrashReports, DeviceOptions, idle_devices};
+use rehal_hal::{DeviceGroup, DriverRegistry};
+use rehal_replay::{Code, FileRemap, Replay, ReplayOptions, Substitution};
 
 use super::replay_flags::FILE_REMAP;
 use super::report_format::{self, Format};
-use crate::flags::{Flag, Group, with_devices};
+use crate::flags::{Access, Flag, Group, List, with_devices};
 use crate::progress::Progress;
 use crate::report::{self, Subject};
 use crate::sandbox::Reach;
@@ -56,7 +56,21 @@ const LOAD: Flag<bool> = Flag::switch(
     "Loads the executables to find missing imports and CPU features. This runs code of the capture.",
 );
 
-const REPORT: Group = Group { title: "Report", flags: &[&FORMAT, &LOAD, &FILE_REMAP] };
+const SUBSTITUTE: List<Substitution> = List::parsed(
+    "substitute",
+    "WHICH[@FORMAT]=PATH",
+    "WHICH[@FORMAT]=PATH",
+    |value| Ok(Substitution::parse(value)?),
+    "Also says whether replays would accept this file in place of an executable, or of a function: its functions, their \
+     bindings, constants and workgroup sizes, and its processor. It is only read, so that no device is needed. WHICH is as in \
+     --replay_executable_substitution of rehal run. If it is not accepted, the exit status is 1.",
+)
+.files(|substitution, _| match &substitution.replacement.code {
+    Code::File(path) => vec![Access::Read.to(path)],
+    Code::Bytes(_) => Vec::new(),
+});
+
+const REPORT: Group = Group { title: "Report", flags: &[&FORMAT, &LOAD, &SUBSTITUTE, &FILE_REMAP] };
 
 /// The capture to report on, and the format.
 struct Options {
@@ -64,6 +78,8 @@ struct Options {
     format: Format,
     load: bool,
     file_remaps: Vec<FileRemap>,
+    substitutions: Vec<Substitution>,
+    registry: DriverRegistry,
     devices: DeviceOptions,
 }
 
@@ -74,12 +90,14 @@ fn run(invocation: &Invocation) -> Result<()> {
         format: flags.get(&FORMAT),
         load: flags.get(&LOAD),
         file_remaps: flags.list(&FILE_REMAP),
+        substitutions: flags.list(&SUBSTITUTE),
+        registry: devices::registry(flags),
         devices: devices::options(flags)?,
     };
-    // Otherwise nothing of the capture runs.
+    // Otherwise no code runs.
     let confinement = invocation.confinement().describe();
     let report = || report(&options, invocation, &confinement);
-    match options.load {
+    match options.load || devices::names_plugins(flags) {
         true => invocation.confined(&Reach::of_devices(&options.devices), report),
         false => report(),
     }
@@ -99,8 +117,26 @@ fn report(options: &Options, invocation: &Invocation, confinement: &str) -> Resu
         output::note("note: loading the executables, which runs code of the capture");
         verdict.load(&capture, &devices, &options.file_remaps);
     }
+    let refused = match options.substitutions[..] {
+        [] => None,
+        _ => Some(check_substitutes(&capture, options).err()),
+    };
+    if let Some(Some(_)) = refused {
+        invocation.set_status(1);
+    }
     let subject = Subject { capture: Some(capture.bytes()), devices: Some(&devices) };
-    invocation.print(&Info::new(path, &capture, &survey, &verdict, confinement), options.format, subject)
+    let mut info = Info::new(path, &capture, &survey, &verdict, confinement);
+    info.substitutes = refused.map(|error| Substitutes { accepted: error.is_none(), error });
+    invocation.print(&info, options.format, subject)
+}
+
+/// Fails unless replays would accept the replacements: all code is only read.
+fn check_substitutes(capture: &CaptureFile, options: &Options) -> Result<()> {
+    let plan = capture.plan()?;
+    let replaced = ReplayOptions::default()
+        .file_remaps(options.file_remaps.clone())
+        .substitutions(options.substitutions.clone());
+    Replay::new(plan.clone(), &idle_devices(&options.registry, &plan)?, &replaced)?.check_executables()
 }
 
 /// The report on a capture in each format, for the fuzzer.

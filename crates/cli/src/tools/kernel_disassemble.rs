@@ -78,7 +78,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 }
 
 const NAME_A_FILE: &str =
-    "name a capture, a compiled module, an ELF image, an executable for Vulkan or a SPIR-V module";
+    "name a capture, a compiled module, an ELF image, SPIR-V, PTX, or an executable for a GPU";
 
 /// The function of a capture, below what its dispatches have in common and what they do not.
 fn of_capture(invocation: &Invocation, path: &Path) -> Result<()> {
@@ -124,7 +124,7 @@ impl Report for Disassembly {
         let (function, length) = (escaped(&self.function), self.length);
         let _ = match self.address {
             Some(address) => writeln!(text, "; function {function}, {length} bytes at {address:#x}"),
-            None => writeln!(text, "; function {function}, in a SPIR-V module of {length} bytes"),
+            None => writeln!(text, "; function {function}, in an image of {length} bytes"),
         };
         let constants =
             self.instructions.iter().flatten().filter_map(|it| Some((it.line, it.constant.as_ref()?)));

@@ -143,7 +143,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     for files in &all.collect::<Result<Vec<_>>>()? {
         devices.extend(devices::options_for(flags, &files.descriptor().executable_format).ok());
         if flags.get(&SAVE_OUTPUT) {
-            OutputFile::prepare(SAVE_OUTPUT.name(), files.replay_output());
+            OutputFile::prepare(SAVE_OUTPUT.name(), files.replay_output(), false);
         }
     }
     let mut reach = Reach { devices: devices.iter().collect(), ..Reach::default() };

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rehal_base::{Context, Error, Result, StatusCode};
-use rehal_build::{KernelLanguage, ObservedKernel, ObservedShape};
+use rehal_build::{GpuLanguage, KernelLanguage, ObservedKernel, ObservedShape};
 use rehal_devices::CrashReports;
 use rehal_kernels::{KernelOptions, Kernels};
 use rehal_replay::Replay;
@@ -24,7 +24,7 @@ pub const KERNEL_STUB: Tool = Tool {
     name: "rehal kernel stub",
     verb: "kernel stub",
     summary: "writes the source of a kernel that replaces a captured one",
-    about: "Writes a C or Rust file with everything that a kernel needs to replace a function of a capture except its body: \
+    about: "Writes a C, Rust, CUDA, HIP or PTX file with everything that a kernel needs to replace a function of a capture except its body: \
             bindings, constants, the loop over a workgroup's share of the result, and the library around it, without any \
             other file. A comment says what was observed: workgroup counts, constants, lengths, overlaps, times.\n\n\
             The capture is replayed up to 34 times to see how long it takes, what it writes and what it accesses; --no_run \
@@ -59,6 +59,42 @@ const NO_RUN: Flag<bool> = Flag::switch(
     "Does not replay the capture: times, the directions of bindings and indirect workgroup counts are left out.",
 );
 
+/// A language of kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Language {
+    Cpu(KernelLanguage),
+    Gpu(GpuLanguage),
+}
+
+impl Language {
+    fn from_path(path: &Path) -> Option<Self> {
+        let cpu = KernelLanguage::from_path(path).map(Self::Cpu);
+        cpu.or_else(|| GpuLanguage::from_path(path).map(Self::Gpu))
+    }
+
+    fn extension(self) -> &'static str {
+        match self {
+            Self::Cpu(language) => language.extension(),
+            Self::Gpu(language) => language.extension(),
+        }
+    }
+}
+
+const LANGUAGE: Flag<Option<Language>> = Flag::choice(
+    "language",
+    "auto",
+    &[
+        ("auto", None),
+        ("c", Some(Language::Cpu(KernelLanguage::C))),
+        ("rust", Some(Language::Cpu(KernelLanguage::Rust))),
+        ("cu", Some(Language::Gpu(GpuLanguage::Cuda))),
+        ("hip", Some(Language::Gpu(GpuLanguage::Hip))),
+        ("ptx", Some(Language::Gpu(GpuLanguage::Ptx))),
+    ],
+    "The language of the stub. auto: by the extension of --output; on standard output, that of the captured kernel: cu (CUDA) \
+     or hip for a GPU of NVIDIA or AMD, otherwise c.",
+);
+
 const FORCE: Flag<bool> =
     Flag::switch("force", false, "Replaces an existing file, which may be a source that was edited.");
 
@@ -68,6 +104,7 @@ const STUB: Group = Group {
         &FUNCTION,
         &function_flags::DISPATCH,
         &EXECUTABLE,
+        &LANGUAGE,
         &OUTPUT,
         &FORCE,
         &NO_RUN,
@@ -91,17 +128,17 @@ fn run(invocation: &Invocation) -> Result<()> {
     let path = invocation.operand();
     let format = report_format::beside_files(flags, &FORMAT)?;
     let output = OutputFile::from_flags(flags, "kernel.c")?;
-    let (language, file) = match flags.get(&OUTPUT) {
-        Some(file) if file.as_os_str() != "-" => (KernelLanguage::from_path(&file), file),
-        _ => (Some(KernelLanguage::C), "kernel.c".into()),
-    };
-    let Some(language) = language else {
+    let file = flags.get(&OUTPUT).filter(|file| file.as_os_str() != "-");
+    let named = flags.get(&LANGUAGE).or_else(|| Language::from_path(file.as_ref()?));
+    if let (None, Some(file)) = (named, &file) {
         let message = format!("--output={}: the extension names no language of kernels", file.display());
-        return Err(Error::invalid_argument(message).advise("use .c for C, or .rs for Rust"));
-    };
+        return Err(Error::invalid_argument(message).advise(
+            "use .c for C, .rs for Rust, .cu for CUDA, .hip for HIP or .ptx for PTX, or state --language",
+        ));
+    }
     let exists = flags.get(&OUTPUT).is_some_and(|it| it.as_os_str() != "-" && it.is_file());
     if exists && !flags.get(&FORCE) {
-        let message = format!("--output={}: the file exists", file.display());
+        let message = format!("--output={}: the file exists", output.path().display());
         return Err(Error::new(StatusCode::AlreadyExists, message)
             .advise("name another file, or replace it with --force"));
     }
@@ -117,13 +154,18 @@ fn run(invocation: &Invocation) -> Result<()> {
         observed.advise(|| "name the executable that is meant: --executable=ID")
     };
     let mut kernel = observed(&planned)?;
-    let recording = Recording::for_run(flags, !flags.get(&NO_RUN))?;
+    let foreign = devices::foreign(flags, &plan);
+    let runs = !flags.get(&NO_RUN) && foreign.is_none();
+    if let Some(foreign) = &foreign {
+        output::note(&format!("note: times, and what the kernel writes, {}", devices::needed_for(foreign)));
+    }
+    let recording = Recording::for_run(flags, runs)?;
     let devices = devices::options(flags)?;
     let mut reach = Reach::of_replay(&plan, &devices);
     reach.directories.extend(recording.as_ref().map(Recording::directory));
     let mut write = || {
         let mut replayed = None;
-        if !flags.get(&NO_RUN) {
+        if runs {
             let _reports = CrashReports::install();
             let replay = Replay::new(plan.clone(), &devices.open()?, &replay_flags::files(flags))?;
             let mut options = KernelOptions::default();
@@ -135,7 +177,13 @@ fn run(invocation: &Invocation) -> Result<()> {
             kernel = observed(&kernels)?;
             replayed = Some(replay);
         }
-        let text = kernel.stub(language, &file, shown(&path))?;
+        let of_format = || kernel.gpu_language().map(Language::Gpu);
+        let language = named.or_else(of_format).unwrap_or(Language::Cpu(KernelLanguage::C));
+        let file = file.clone().unwrap_or_else(|| format!("kernel.{}", language.extension()).into());
+        let text = match language {
+            Language::Cpu(language) => kernel.stub(language, &file, shown(&path))?,
+            Language::Gpu(language) => kernel.gpu_stub(language, &file, shown(&path))?,
+        };
         output.write(|sink| {
             sink.write_all(text.as_bytes()).map_err(|error| Error::io("writing the stub", &error))
         })?;
@@ -153,9 +201,9 @@ fn run(invocation: &Invocation) -> Result<()> {
             None => Ok(()),
         }
     };
-    match flags.get(&NO_RUN) {
-        true => write(),
-        false => invocation.confined(&reach, write),
+    match runs {
+        true => invocation.confined(&reach, write),
+        false => write(),
     }
 }
 

@@ -14,12 +14,12 @@ use commands::Place;
 use export::{Export, Unnamed};
 use print::List;
 use rehal::capture::CaptureFile;
-use rehal_base::{Error, Result, plural};
-use rehal_devices::{CrashReports, DeviceOptions};
+use rehal_base::{Error, Remedy, Result, plural};
+use rehal_devices::{CrashReports, DeviceOptions, ForeignFormat};
 use rehal_judge::Pulse;
 use rehal_kernels::{KernelOptions, Kernels, MachineRoof, Roofs};
 use rehal_local::watch_buffer;
-use rehal_replay::{Replay, SliceCheck, SliceOptions};
+use rehal_replay::{Plan, Replay, SliceCheck, SliceOptions};
 use roof::Sort;
 
 use super::history::{self, History};
@@ -172,8 +172,8 @@ const OF_TIMES: [&str; 6] = ["max_time", "repetitions", "processes", "sort", "th
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     rehal_base::keep_freed_memory();
-    let (export, no_run) = (flags.get(&EXPORT), flags.get(&NO_RUN));
-    check(flags)?;
+    let export = flags.get(&EXPORT);
+    check(flags, flags.get(&NO_RUN).then_some("--no_run leaves out"))?;
     let threads = flags.get(&THREADS);
     let keep_references = flags.get(&slice::KEEP_REFERENCES);
     let keeps_touched = flags.get(&slice::KEEP);
@@ -187,6 +187,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     let capture =
         captures::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
+    let foreign = without_device(flags, &plan)?;
+    let no_run = flags.get(&NO_RUN) || foreign.is_some();
     let mut options = KernelOptions::default();
     options.function = function_flags::pattern(flags, &FUNCTION, &plan)?;
     options.repetitions = flags.get(&REPETITIONS);
@@ -266,20 +268,28 @@ fn run(invocation: &Invocation) -> Result<()> {
     unnamed.map_or(Ok(()), Unnamed::complete)
 }
 
-/// Refuses flags that exclude each other, or would have no effect.
-fn check(flags: &Flags) -> Result<()> {
-    let (exports, no_run) = (flags.get(&EXPORT).is_some(), flags.get(&NO_RUN));
-    if exports && no_run {
-        return Err(Error::invalid_argument("--export needs a replay, which --no_run excludes")
-            .advise("give one of them"));
-    }
-    if no_run && history::is_asked(flags) {
-        return Err(Error::invalid_argument("--history and --against need times, which --no_run leaves out")
-            .advise("give one of them"));
-    }
-    if no_run && let Some(name) = flags.changed(|name| OF_TIMES.contains(&name)) {
-        return Err(Error::invalid_argument(format!("--{name} needs times, which --no_run leaves out"))
-            .advise("give one of them"));
+/// Whether no device of this machine runs the kernels: then there are no times. Fails if flags need them.
+fn without_device(flags: &Flags, plan: &Plan) -> Result<Option<ForeignFormat>> {
+    let Some(foreign) = devices::foreign(flags, plan) else { return Ok(None) };
+    let remedy = || Remedy::UseDeviceForFormat { format: foreign.name.clone() };
+    check(flags, Some("no device of this machine can tell"))
+        .map_err(|error| error.replace_advice(remedy()))?;
+    output::note(&format!("note: times and the bytes that kernels read {}", devices::needed_for(&foreign)));
+    Ok(Some(foreign))
+}
+
+/// Refuses flags that exclude each other, or would have no effect. `untimed` says why there are no times.
+fn check(flags: &Flags, untimed: Option<&str>) -> Result<()> {
+    let exports = flags.get(&EXPORT).is_some();
+    if let Some(why) = untimed {
+        let needs_a_replay = exports.then_some("--export needs a replay".to_owned());
+        let needs_times =
+            || history::is_asked(flags).then_some("--history and --against need times".to_owned());
+        let name = || flags.changed(|name| OF_TIMES.contains(&name));
+        let needs = needs_a_replay.or_else(needs_times);
+        if let Some(needs) = needs.or_else(|| Some(format!("--{} needs times", name()?))) {
+            return Err(Error::invalid_argument(format!("{needs}, which {why}")).advise("give one of them"));
+        }
     }
     if flags.changed(|name| name == FAIL_IF_SLOWER.name()).is_some() && flags.get(&history::AGAINST).is_none()
     {

@@ -1,11 +1,12 @@
 //! `rehal tools`: lists the names of IREE's tools, and links them to this program.
 
+use std::env::consts::EXE_SUFFIX;
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use rehal_base::{Align, Context, Error, Result, StatusCode};
+use rehal_base::platform::link_program;
+use rehal_base::{Align, Context, Error, FileId, Result, StatusCode};
 use tempfile::Builder;
 
 use crate::flags::{Flag, Group};
@@ -85,17 +86,18 @@ fn install(directory: &Path, force: bool) -> Result<()> {
         return Err(Error::invalid_argument(format!("'{}' is not a directory", given.display()))
             .advise("name the directory of the links"));
     }
-    for name in IREE_NAMES {
+    let names = IREE_NAMES.map(|name| format!("{name}{EXE_SUFFIX}"));
+    for name in &names {
         check(&directory.join(name), &program, force)?;
     }
     let target = match program.strip_prefix(&directory) {
         Ok(name) if name.components().count() == 1 => name,
         _ => &program,
     };
-    for name in IREE_NAMES {
+    for name in &names {
         let link = directory.join(name);
         // A link is complete or absent, as a command that another process starts meanwhile needs it.
-        let made = Builder::new().make_in(&directory, |path| symlink(target, path));
+        let made = Builder::new().make_in(&directory, |path| link_program(target, path));
         let made = made.map_err(io("making a link in", &directory))?;
         made.persist(&link).map_err(|error| io("replacing", &link)(error.error))?;
     }
@@ -108,6 +110,10 @@ fn check(link: &Path, program: &Path, force: bool) -> Result<()> {
     if link == program {
         return Err(Error::failed_precondition(format!("'{shown}' is this program"))
             .advise("rename it to rehal first"));
+    }
+    // A hard link.
+    if FileId::at(link).is_some_and(|it| FileId::at(program) == Some(it)) {
+        return Ok(());
     }
     let is_link = |to: &Path| to.file_name() == program.file_name();
     match fs::read_link(link) {

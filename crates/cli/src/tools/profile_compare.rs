@@ -4,9 +4,9 @@ mod print;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rehal_base::platform::OsStrExt;
 use rehal_base::{Context, Error, Result, glob, plural};
 use rehal_devices::ProfileFile;
 use rehal_judge::{ProfileComparison, ProfileSide};

@@ -4,10 +4,10 @@ mod report;
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use rehal::capture::{CaptureFile, CaptureOptions};
+use rehal_base::platform::reopen_path;
 use rehal_base::{Context, Error, MappedFile, Result, plural};
 use rehal_devices::CrashReports;
 use rehal_edit::{
@@ -41,7 +41,7 @@ pub const REDACT: Tool = Tool {
             --keep decides about it. The bytes of external files that are read become part of the capture, replaced as well. \
             Digests and identities of files, digests of host reads, arguments of calls that failed, and optional records of unknown \
             types are left out.\n\n\
-            The result is replayed before it is written (--no_run leaves that out), and so is the original if kernels may compute workgroup \
+            The result is replayed before it is written (unless no device of this machine runs it, or --no_run), and so is the original if kernels may compute workgroup \
             counts from its data: if the counts of a dispatch differ, nothing is written. A report says what was replaced, what was kept, \
             and what that may still reveal: code, names of functions, and constants of dispatches are always kept.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay -o REDACTED.ireereplay" },
@@ -141,7 +141,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     options.names = flags.get(&NAMES);
     options.rules = [&ELEMENT_TYPE, &ZERO, &KEEP].into_iter().flat_map(|list| flags.list(list)).collect();
     options.file_remaps = flags.list(&replay_flags::FILE_REMAP);
-    let kernels = Recording::for_run(flags, !flags.get(&NO_RUN))?;
+    let foreign = devices::foreign(flags, &plan);
+    let runs = !flags.get(&NO_RUN) && foreign.is_none();
+    let kernels = Recording::for_run(flags, runs)?;
     // A capture is written with seeks, which a pipe does not have.
     let file = TemporaryFile::create()?;
     let redaction = file.explain(redact(&plan, file.try_clone()?, &options))?;
@@ -163,12 +165,12 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
     let mut file = file.file();
     // For reading only, so that memory can have pages of it: through a clone, it may be written.
-    let copy = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).or_else(|_| file.try_clone());
+    let copy = reopen_path(file).and_then(File::open).or_else(|_| file.try_clone());
     let copy = copy.map_err(|error| Error::io("reading a temporary file", &error))?;
     // It has no path of its own, so that nothing is left behind if a kernel ends the process. Its name in
     // errors is that of the file that it becomes.
     let redacted = MappedFile::from_file(copy, output.path())?;
-    let originals = Original { flags, plan: &plan, options: &options };
+    let originals = Original { flags, plan: &plan, options: &options, runs };
     let devices = devices::options(flags)?;
     let mut reach = Reach::of_replay(&plan, &devices);
     reach.directories.extend(kernels.as_ref().map(Recording::directory));
@@ -192,9 +194,15 @@ fn run(invocation: &Invocation) -> Result<()> {
             None => Ok(()),
         }
     };
-    match flags.get(&NO_RUN) {
-        true => finish(),
-        false => invocation.confined(&reach, finish),
+    if let Some(foreign) = &foreign {
+        output::note(&format!(
+            "note: replays of the result {}: it is not replayed",
+            devices::needed_for(foreign)
+        ));
+    }
+    match runs {
+        true => invocation.confined(&reach, finish),
+        false => finish(),
     }
 }
 
@@ -212,6 +220,8 @@ struct Original<'a> {
     flags: &'a Flags,
     plan: &'a Arc<Plan>,
     options: &'a RedactOptions,
+    /// Whether the captures are replayed.
+    runs: bool,
 }
 
 impl Original<'_> {
@@ -264,7 +274,7 @@ fn check(
     let plan: Arc<Plan> =
         CaptureFile::from_bytes(redacted, &options).and_then(|capture| capture.plan()).context(place)?;
     check_redacted(original.plan, &plan).context(place)?;
-    if original.flags.get(&NO_RUN) {
+    if !original.runs {
         return Ok(None);
     }
     // First: kernels with other workgroup counts may access what they did not.

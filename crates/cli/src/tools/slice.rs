@@ -3,8 +3,8 @@
 use std::io::{Seek, SeekFrom};
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, Result};
-use rehal_devices::CrashReports;
+use rehal_base::{Advice, Context, Error, Remedy, Result};
+use rehal_devices::{CrashReports, ForeignFormat, idle_devices, written_bindings};
 use rehal_jobs::TemporaryFile;
 use rehal_kernels::FunctionNames;
 use rehal_local::watch_buffer;
@@ -32,7 +32,10 @@ pub const SLICE: Tool = Tool {
             ordinary capture: it can be replayed, dumped and benchmarked, also by the reference's tools.\n\n\
             The capture is replayed up to the work, which is also issued by itself: unless it writes the same bytes, no file \
             is written (--check). What kernels overwrite without reading it is left out of the slice; whether they read it is \
-            tested by dispatching them with other bytes there (--keep_outputs leaves out the test).",
+            tested by dispatching them with other bytes there (--keep_outputs leaves out the test).\n\n\
+            If no device of this machine runs the executables, or with --no_run, nothing of the capture runs: a dispatch is cut out \
+            whose bindings have what the host, files, fills and copies wrote. Otherwise the error names the record of the dispatch \
+            whose result is needed.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay -o SLICE.ireereplay" },
     groups: with_devices![&CUT, &OUTPUTS, &KERNEL_RECORDING],
     examples: &[
@@ -107,10 +110,17 @@ const CHECK: Flag<SliceCheck> = Flag::choice(
      slice, except zeros that they overwrite.",
 );
 
+const NO_RUN: Flag<bool> = Flag::switch(
+    "no_run",
+    false,
+    "Runs no kernel: cuts out a dispatch whose inputs no kernel computes. All that is bound to it stays in the slice.",
+);
+
 const OUTPUTS: Group = Group {
     title: "Slice",
     flags: &[
         &OUTPUT,
+        &NO_RUN,
         &KEEP,
         &KEEP_OUTPUTS,
         &KEEP_REFERENCES,
@@ -128,15 +138,34 @@ fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let path = invocation.operand();
     check(flags)?;
-    let format = report_format::beside_files(flags, &FORMAT)?;
+    report_format::beside_files(flags, &FORMAT)?;
     let output = OutputFile::from_flags(flags, "SLICE.ireereplay")?;
     let capture = captures::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
     let plan = replay_flags::compile(&capture)?;
     let cut = cut(flags, &plan)?;
-    let kernels = Recording::checked(flags)?;
+    let foreign = devices::foreign(flags, &plan);
+    let idle = flags.get(&NO_RUN) || foreign.is_some();
+    let kernels = Recording::for_run(flags, !idle)?;
     let devices = devices::options(flags)?;
     // A capture is written with seeks, which a pipe does not have.
     let file = TemporaryFile::create()?;
+    if idle {
+        let replay = Replay::new(
+            plan.clone(),
+            &idle_devices(&devices::registry(flags), &plan)?,
+            &replay_flags::files(flags),
+        )?;
+        let mut slice = SliceOptions::default();
+        slice.idle = Some(Arc::new(written_bindings));
+        slice.keep_references = flags.get(&KEEP_REFERENCES);
+        slice.check = SliceCheck::Never;
+        let written = write(&replay, &cut, &slice, (&file, &output), &mut []);
+        let written = written.advise(|| match foreign {
+            Some(ForeignFormat { name: format, .. }) => Advice::Remedy(Remedy::UseDeviceForFormat { format }),
+            None => Advice::Text("leave out --no_run".into()),
+        })?;
+        return report(invocation, capture.bytes(), &replay, (&written, &output));
+    }
     let mut reach = Reach::of_replay(&plan, &devices);
     reach.directories.extend(kernels.as_ref().map(Recording::directory));
     invocation.confined(&reach, || {
@@ -150,16 +179,23 @@ fn run(invocation: &Invocation) -> Result<()> {
         let mut steps = Steps::showing("slicing", replay.plan()).until(interrupts::flag()?);
         let written = write(&replay, &cut, &slice, (&file, &output), &mut [&mut reports, &mut steps])?;
         drop(steps);
-        if let Format::Json = format {
-            let subject = Subject { capture: Some(capture.bytes()), devices: Some(replay.devices()) };
-            output::print(&invocation.line(
-                "rehal.slice/1",
-                &SliceReport::new(&written, &output),
-                subject,
-            )?)?;
-        }
+        report(invocation, capture.bytes(), &replay, (&written, &output))?;
         Recording::of_capture(kernels.as_ref(), None, || Ok(replay))
     })
+}
+
+/// Prints an object about a slice, if that is asked for.
+fn report(
+    invocation: &Invocation,
+    capture: &rehal_capture::CaptureBytes,
+    replay: &Replay,
+    (slice, output): (&Slice, &OutputFile),
+) -> Result<()> {
+    if let Format::Text = invocation.flags.get(&FORMAT) {
+        return Ok(());
+    }
+    let subject = Subject { capture: Some(capture), devices: Some(replay.devices()) };
+    output::print(&invocation.line("rehal.slice/1", &SliceReport::new(slice, output), subject)?)
 }
 
 /// Writes a slice, once it is complete.
@@ -173,6 +209,12 @@ fn write(
     let slice = file.explain(replay.slice(cut, options, file.try_clone()?, observers))?;
     if options.check == SliceCheck::WhenCheap && !slice.is_checked {
         output::note(&unchecked(&slice, options.watch.is_some()));
+    }
+    if options.idle.is_some() {
+        output::note(&format!(
+            "note: no kernel ran: the slice has the {} bytes that are bound to the dispatch, whether it reads them or not",
+            slice.content_bytes
+        ));
     }
     let mut file = file.file();
     file.seek(SeekFrom::Start(0)).map_err(|error| Error::io("reading a temporary file", &error))?;
@@ -206,7 +248,8 @@ struct SliceRead {
     buffer_id: u64,
     offset: u64,
     length: usize,
-    blake3: String,
+    /// Unknown if nothing ran.
+    blake3: Option<String>,
 }
 
 impl<'s> SliceReport<'s> {
@@ -215,7 +258,7 @@ impl<'s> SliceReport<'s> {
             buffer_id: it.buffer_id,
             offset: it.offset,
             length: it.bytes.len(),
-            blake3: it.blake3(),
+            blake3: slice.is_performed.then(|| it.blake3()),
         };
         Self {
             path: output.path().display().to_string(),

@@ -23,7 +23,7 @@ pub const SUBSTITUTE: Tool = Tool {
     about: "Writes a copy of a module in which files replace executables, or functions of them; everything else stays, including \
             the names and the alignment of an archive. The result is an ordinary module, which the reference's tools run as well.\n\n\
             The functions of a replacement must be called as those of the executable: names, bindings, constants, workgroup \
-            sizes. Code for CPUs is only read. To compare code of other formats, both are loaded, but no kernel runs.",
+            sizes. Code is only read: nothing of it runs.",
     operands: Operands::One { what: "module", form: "MODULE.vmfb --executable=NAME=FILE -o OUT.vmfb" },
     groups: &[&SUBSTITUTE_GROUP, &COMPILING],
     examples: &[

@@ -222,6 +222,47 @@ fn inherited_descriptors_are_not_used() {
     }
 }
 
+/// Without it, a kernel erases what others have written to the log that a shell has opened, and earlier
+/// reports.
+#[test]
+fn what_a_log_and_a_history_had_stays() {
+    let scratch = Scratch::new();
+    let path = |name: &str| scratch.path(name).to_str().unwrap().to_owned();
+    let (log, history) = (path("log"), path("history"));
+    let tries = format!(
+        "for (int fd = 1; fd < 64; ++fd) {{ if (fd > 2 && !(CALL(72, fd, 3, 0) > 0 && CALL(72, fd, 3, 0) & 02000)) continue; \
+         CALL(77, fd, 0, 0); CALL(77, CALL(32, fd, 0, 0), 0, 0); CALL(33, fd, 90, 0); CALL(77, 90, 0, 0); \
+         CALL(77, CALL(72, fd, 0, 0), 0, 0); CALL(77, CALL(72, fd, 1030, 0), 0, 0); }} \
+         for (int fd = 1; fd < 3; ++fd) {{ CALL(8, fd, 0, 0); CALL(1, fd, \"x\", 1); CALL(18, fd, \"x\", 1); }} \
+         CALL(2, {history:?}, 01001, 0); CALL(2, {log:?}, 01001, 0); binding_2[i] = binding_0[i] + binding_1[i];"
+    );
+    let (_sources, replacement, _) = kernel(&format!("\n{CALL}{tries}"));
+    let add = capture("add4.add.local-sync");
+    let benchmark = |more: &[&str]| {
+        let history = format!("--history={history}");
+        let options = [&history, "--processes=1", "--benchmark_min_time=1x", "--sandbox=require"];
+        let words = [&["rehal", "benchmark", "--device=local-sync"], &options[..], more, &[&add]].concat();
+        let ran = run(&words);
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        std::fs::read_to_string(&history[10..]).unwrap()
+    };
+    let first = benchmark(&[]);
+    let both = benchmark(&[&replacement]);
+    assert!(first.ends_with('\n') && both.starts_with(&first), "{both}");
+    assert_eq!((first.lines().count(), both.lines().count()), (1, 2));
+    for to in ["> log 2>&1", ">> log 2>&1", "1<> log 2>&1"] {
+        std::fs::write(&log, "").unwrap();
+        let script = format!(
+            "{{ echo before; {:?} run --sandbox=require --device=local-sync '{replacement}' {add}; }} {to}",
+            path_of("rehal")
+        );
+        let status = Command::new("bash").args(["-c", &script]).current_dir(scratch.path("")).status();
+        let text = std::fs::read_to_string(&log).unwrap();
+        assert!(status.unwrap().success() && text.starts_with("before\nx"), "{to}: {text}");
+        assert!(text.len() > "before\nxx".len(), "{to}: {text}");
+    }
+}
+
 /// A parameter archive could name a directory to read all of it.
 #[test]
 fn a_directory_that_an_archive_names_is_not_read() {
@@ -344,6 +385,25 @@ fn nothing_of_a_hostile_kernel_outlives_its_tool() {
             std::thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(std::fs::read_dir(scratch.path("")).unwrap().count(), 0, "{what}");
+    }
+}
+
+/// Without it, the code of the library does what the user may do.
+#[test]
+fn a_plugin_of_info_is_confined() {
+    let scratch = Scratch::new();
+    let (library, made) = (scratch.path("plugin.so"), scratch.path("made"));
+    let text = format!(
+        "int creat(const char *, unsigned);\n__attribute__((constructor)) static void begin(void) {{ creat({made:?}, 0600); }}\n"
+    );
+    let source = scratch.file("plugin.c", text);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", &source, "-o"]).arg(&library);
+    assert!(compiler.status().unwrap().success());
+    let plugin = format!("--executable_plugin={}", library.display());
+    for (sandbox, is_made) in [("--sandbox=require", false), ("--sandbox=off", true)] {
+        let ran = run(&["rehal", "info", sandbox, &plugin, &capture("add4.add.local-sync")]);
+        assert!(ran.stderr.contains("plugin.so") && made.exists() == is_made, "{sandbox}: {ran:?}");
     }
 }
 

@@ -138,7 +138,7 @@ fn functions_in_spirv_are_disassembled() {
     let name = "add_dispatch_0_elementwise_4_f32";
     for path in ["vulkan/captures/add4.add.ireereplay", "vulkan/modules/add4.vmfb"] {
         let text = disassembled(&["--function=add", &fixture(path)]);
-        let head = format!("; function {name}, in a SPIR-V module of ");
+        let head = format!("; function {name}, in an image of ");
         assert!(text.lines().any(|it| it.starts_with(&head)), "{path}: {text}");
         let entry = text.lines().find(|it| it.trim_start().starts_with("OpEntryPoint GLCompute")).unwrap();
         assert!(entry.contains(&format!("\"{name}\"")) && text.contains(" OpFAdd "), "{path}: {text}");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Scratch, capture, fail, fixture, print, run};
+use crate::common::{Scratch, capture, command, fail, fixture, print, ran, run, write_kernel};
 
 const ADD: &str = "add_dispatch_0_elementwise_4_f32";
 
@@ -178,9 +178,9 @@ fn wrong_input_is_refused_and_writes_nothing() {
     assert!(build(&[&wrong, "-o", &wrong]).contains("wrong.c"));
     assert!(!output.exists() && !Path::new(library).exists());
     assert_eq!(fs::read_to_string(&wrong).unwrap(), "int f(void) { return nothing_here; }");
-    let mut command = crate::common::command("rehal");
+    let mut command = command("rehal");
     let missing = command.args(["kernel", "build", &wrong, "-o", library]).env("CC", "/nonexistent/cc");
-    let ran = crate::common::ran(missing.output().unwrap());
+    let ran = ran(missing.output().unwrap());
     assert_eq!(ran.status, Some(1));
     assert!(ran.stderr.starts_with("UNAVAILABLE; starting the compiler '/nonexistent/cc'"), "{ran:?}");
 
@@ -298,17 +298,17 @@ fn a_compilers_temporary_directory_is_private() {
         mode.display()
     );
     let compiler = scratch.file("compiler", compiler);
-    let rehal = crate::common::command("rehal");
+    let rehal = command("rehal");
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", "umask 0; exec \"$0\" kernel build \"$1\" -o \"$2\""]).arg(rehal.get_program());
     shell.arg(&source).arg(&library).env("CC", format!("sh {compiler}"));
-    let ran = crate::common::ran(shell.output().unwrap());
-    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let built = ran(shell.output().unwrap());
+    assert_eq!(built.status, Some(0), "{built:?}");
     assert_eq!(fs::read_to_string(&mode).unwrap().trim(), "700");
-    let mut command = crate::common::command("rehal");
+    let mut command = command("rehal");
     let missing = scratch.path("missing");
     command.args(["kernel", "build", &source, "-o", library.to_str().unwrap()]).env("TMPDIR", &missing);
-    let ran = crate::common::ran(command.output().unwrap());
+    let ran = ran(command.output().unwrap());
     assert_eq!(ran.status, Some(1), "{ran:?}");
     let expected = format!("creating a temporary directory in '{}'", missing.display());
     assert!(ran.stderr.contains(&expected) && ran.stderr.contains("TMPDIR"), "{ran:?}");
@@ -348,9 +348,9 @@ fn a_full_directory_for_temporary_files_is_not_blamed_on_the_source() {
         ("kernel.c:1:1: error: expected an expression", "try: correct the source"),
     ] {
         let script = scratch.file("compiler", format!("echo '{message}' >&2\nexit 1\n"));
-        let mut tool = crate::common::command("rehal");
+        let mut tool = command("rehal");
         tool.args(["kernel", "build", &source, "-o", output.to_str().unwrap()]);
-        let ran = crate::common::ran(tool.env("CC", format!("sh {script}")).output().unwrap());
+        let ran = ran(tool.env("CC", format!("sh {script}")).output().unwrap());
         assert_eq!(ran.status, Some(1), "{ran:?}");
         assert!(ran.stderr.contains(message) && ran.stderr.contains(advice), "{ran:?}");
     }
@@ -454,4 +454,32 @@ fn names_of_functions_cannot_look_like_lines_of_a_report() {
             assert!(!error.contains('\u{1b}'), "{tool:?}: {error}");
         }
     }
+}
+
+/// A compiler for other processors refuses the flag; one that is dropped without a word makes slower code.
+#[test]
+fn a_compiler_without_a_native_processor_says_so() {
+    let scratch = Scratch::new();
+    let (source, library) = (scratch.path("k.c"), scratch.path("k.so"));
+    write_kernel(
+        &source,
+        &capture("add4.add.local-sync"),
+        ADD,
+        "binding_2[i] = binding_0[i] + binding_1[i];",
+    );
+    let script = "case \"$*\" in *-march=native*) echo \"cc: unknown value 'native' for '-march'\" >&2; exit 1;; esac\nexec cc \"$@\"\n";
+    let compiler = format!("sh {}", scratch.file("cc", script));
+    let build = |compiler: &str| {
+        let mut tool = command("rehal");
+        tool.args(["kernel", "build"]).arg(&source).arg("-o").arg(&library).env("CC", compiler);
+        ran(tool.output().unwrap())
+    };
+    let note = "refuses -march=native: compiled for its default processor";
+    for (compiler, is_noted) in [("cc", false), (&compiler, true)] {
+        let built = build(compiler);
+        assert!(built.status == Some(0) && built.stderr.contains(note) == is_noted, "{built:?}");
+    }
+    fs::write(&source, "int march(void) { return nothing_here; }").unwrap();
+    let failed = build(&compiler);
+    assert!(failed.status == Some(1) && failed.stderr.contains("nothing_here"), "{failed:?}");
 }

@@ -18,6 +18,7 @@ mod dump_module;
 mod file_writes;
 mod flags;
 mod function_names;
+mod gpu_captures;
 mod guides;
 mod info;
 mod isolation;

@@ -108,12 +108,15 @@ fn a_capture_for_a_driver_that_is_missing_says_for_which() {
     let at = bytes.windows(format.len()).position(|part| part == format).unwrap();
     bytes[at..][..format.len()].copy_from_slice(b"cuda-nvptx-fb-other");
     let path = scratch.file("cuda.ireereplay", bytes);
-    for words in [&["run"][..], &["benchmark"], &["kernels"], &["run", "--device=local-task"]] {
+    for words in
+        [&["run"][..], &["benchmark"], &["kernels", "--device=local-task"], &["run", "--device=local-task"]]
+    {
         let stderr = fail(&[&["rehal"], words, &[&path]].concat());
         assert!(stderr.starts_with(
             "NOT_FOUND; the executable is compiled for 'cuda-nvptx-fb-other'; here: embedded-elf-"
         ));
-        assert!(stderr.contains("  try: this build has no driver 'cuda'; compile the program"), "{stderr}");
+        let advice = "  try: this build has no driver 'cuda'; without a device, rehal info, ";
+        assert!(stderr.contains(advice) && stderr.contains("; to run it, compile the program"), "{stderr}");
     }
     let info = run(&["rehal", "info", &path]).stdout;
     assert!(info.contains("this build has no driver 'cuda'") && !info.contains("--device=cuda"), "{info}");

@@ -9,15 +9,24 @@ mod linux;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::*;
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(target_os = "macos")]
 mod without_reports;
-#[cfg(not(target_os = "linux"))]
+#[cfg(target_os = "macos")]
 pub(crate) use without_reports::*;
 
 #[cfg(unix)]
 mod unix;
+#[cfg(unix)]
 pub use unix::HeldSignals;
+#[cfg(unix)]
 pub(crate) use unix::*;
+
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+pub use windows::HeldSignals;
+#[cfg(windows)]
+pub(crate) use windows::*;
 
 /// [`Fault::name`] of a call of exit(3), not a signal.
 pub(crate) const EXIT: &str = "exit";

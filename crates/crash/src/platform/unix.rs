@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::removal::remove_after_crash;
 use crate::status_of_signal;
 
+/// A descriptor that this process owns.
+pub(crate) type OwnedStream = OwnedFd;
+
 /// While it lives, the signals that end a program wait on the calling thread, and on those that it starts or
 /// copies.
 pub struct HeldSignals(libc::sigset_t, std::marker::PhantomData<*const ()>);

@@ -2,8 +2,8 @@
 
 use std::fs::File as DiskFile;
 use std::io::Write;
-use std::os::unix::fs::FileExt;
 
+use rehal_base::platform::FileExt;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{BufferRef, BufferUsage, File, HostFile, MemoryAccess, QUEUE_AFFINITY_ANY, WHOLE_BUFFER};
 

@@ -13,14 +13,13 @@ mod tests;
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rehal_base::platform::OpenOptionsExt;
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_crash::BackgroundWriter;
 use rehal_hal::profile::{ProfileData, ProfileFilter, ProfileRequest, set_replayed_record};
@@ -265,13 +264,13 @@ impl Profiling {
     pub fn end_with_statistics(mut self, sink: &mut dyn Write) -> Result<()> {
         self.finish()?;
         let options = ReportOptions::default().report(Report::Statistics);
-        ProfileFile::open(&self.target.path())?.print(&options, sink)
+        ProfileFile::open(&self.target.path()?)?.print(&options, sink)
     }
 
     /// Ends the session, and returns the times of its dispatches by function.
     pub fn end_with_dispatch_times(mut self) -> Result<DispatchTimes> {
         self.finish()?;
-        ProfileFile::open(&self.target.path())?.dispatch_times()
+        ProfileFile::open(&self.target.path()?)?.dispatch_times()
     }
 
     fn finish(&mut self) -> Result<()> {
@@ -305,11 +304,10 @@ impl Target {
         }
     }
 
-    fn path(&self) -> PathBuf {
+    fn path(&self) -> Result<PathBuf> {
         match self {
-            Self::Bundle(output) => output.path().to_owned(),
-            // It has no other name.
-            Self::Temporary(file) => format!("/proc/self/fd/{}", file.file().as_raw_fd()).into(),
+            Self::Bundle(output) => Ok(output.path().to_owned()),
+            Self::Temporary(file) => file.path(),
         }
     }
 
@@ -326,7 +324,7 @@ impl Target {
     }
 
     fn open(&self) -> Result<Bundle> {
-        let path = self.path();
+        let path = self.path()?;
         let file = File::options()
             .write(true)
             .create(true)

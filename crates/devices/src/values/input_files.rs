@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use rehal_base::platform::OsStrExt;
 use rehal_base::{Context, Error, HostMemory, Range, Result};
 use rehal_values::Start;
 

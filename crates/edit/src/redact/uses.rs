@@ -35,6 +35,8 @@ pub(super) struct Uses {
     is_incomplete: bool,
     /// Dispatches that read their workgroup count from a buffer, each performed one.
     pub indirect_dispatch_count: u64,
+    /// The record of the first of them.
+    pub first_indirect: Option<u32>,
     /// Whether workgroup counts may depend on other data than the kept.
     pub counts_may_change: bool,
 }
@@ -81,6 +83,7 @@ impl Uses {
         plan.distinct_dispatches(|dispatch, count| {
             if let Some(it) = &dispatch.workgroup_count_ref {
                 this.indirect_dispatch_count += count;
+                this.first_indirect.get_or_insert(dispatch.location.ordinal);
                 let range = Range { offset: it.offset, length: it.length.min(WORKGROUP_COUNT_BYTES) };
                 let user = this.user(User::WorkgroupCount);
                 found.add(Store::Buffer(it.buffer_id), Use { range, user, function: None });

@@ -8,15 +8,15 @@ use rehal_base::{Fault, FormatError};
 use super::layouts::MAX_BINDINGS;
 use super::spirv::{self, EntryPoint, FORMAT, ResourceKind};
 use super::{
-    AddressLayout, DescriptorBinding, DescriptorKind, DescriptorSetLayout, Dispatch, DispatchAbi,
-    ExecutableFormat, Image, Pipeline, PipelineLayout, PushConstantRange, Shader, address,
+    AddressLayout, DescriptorBinding, DescriptorKind, DescriptorSetLayout, Dispatch, DispatchAbi, Image,
+    Pipeline, PipelineLayout, PushConstantRange, Shader, VulkanFormat, address,
 };
 
 /// `VK_SHADER_STAGE_COMPUTE_BIT`.
 const STAGE_COMPUTE: u32 = 0x20;
 
 /// Reads a module; its compute entry points become the functions, in order.
-pub(super) fn read(format: ExecutableFormat, bytes: &[u8]) -> Result<Image, FormatError> {
+pub(super) fn read(format: VulkanFormat, bytes: &[u8]) -> Result<Image, FormatError> {
     let shader = Shader::read(spirv::words(bytes)?, 0)?;
     if shader.entry_points().is_empty() {
         let expected = "a compute entry point";
@@ -28,7 +28,7 @@ pub(super) fn read(format: ExecutableFormat, bytes: &[u8]) -> Result<Image, Form
     }
 }
 
-fn with_addresses(format: ExecutableFormat, shader: Shader) -> Result<Image, FormatError> {
+fn with_addresses(format: VulkanFormat, shader: Shader) -> Result<Image, FormatError> {
     let layout = address::of_metadata(&shader, 0)?;
     address::check_module(&shader, 0)?;
     address::check_root(&shader, 0)?;
@@ -55,7 +55,7 @@ fn with_addresses(format: ExecutableFormat, shader: Shader) -> Result<Image, For
 
 /// Layouts of what the module declares, used or not. Bindings between are storage buffers, so that the number
 /// of a binding is its position.
-fn with_descriptors(format: ExecutableFormat, shader: Shader) -> Result<Image, FormatError> {
+fn with_descriptors(format: VulkanFormat, shader: Shader) -> Result<Image, FormatError> {
     let sets = sets(&shader)?;
     let constants = shader.declared_push_constant_bytes().div_ceil(4);
     let constant_count = u16::try_from(constants).map_err(|_| {

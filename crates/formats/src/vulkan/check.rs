@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::spirv::{Feature, ShaderSupport};
-use super::{Dispatch, ExecutableFormat, Image, infer};
+use super::{Dispatch, Image, VulkanFormat, infer};
 
 /// A device that supports everything, or nothing.
 struct Device(bool);
@@ -26,8 +26,7 @@ impl ShaderSupport for Device {
 /// Returns the number of formats as which they can be read.
 pub fn exercise(bytes: &[u8]) -> usize {
     let inferred = infer(bytes);
-    let images =
-        ExecutableFormat::ALL.into_iter().filter_map(|format| Image::read(format.name(), bytes).ok());
+    let images = VulkanFormat::ALL.into_iter().filter_map(|format| Image::read(format.name(), bytes).ok());
     let mut count = 0;
     for image in images {
         count += 1;

@@ -16,8 +16,8 @@ pub(super) use crate::container::HEADER_BYTES;
 use super::layouts::MAX_BINDINGS;
 use super::{
     AddressLayout, BindingRequirement, DebugInfo, DescriptorBinding, DescriptorKind, DescriptorSetLayout,
-    DescriptorSlot, Dispatch, DispatchAbi, ExecutableFormat, Image, Pipeline, PipelineLayout,
-    PushConstantRange, Shader, SourceFile, SourceLocation, address,
+    DescriptorSlot, Dispatch, DispatchAbi, Image, Pipeline, PipelineLayout, PushConstantRange, Shader,
+    SourceFile, SourceLocation, VulkanFormat, address,
 };
 
 /// The name of the format in errors.
@@ -165,18 +165,18 @@ pub(super) mod id {
 }
 
 /// The format of a flatbuffer that is one: the first pipeline that takes addresses tells.
-pub(super) fn infer(bytes: &[u8]) -> Option<ExecutableFormat> {
+pub(super) fn infer(bytes: &[u8]) -> Option<VulkanFormat> {
     let buffer = flatbuffer(bytes).ok()?;
     fb::verify(buffer, HEADER_BYTES, &ENVELOPE).ok()?;
     let takes_addresses = |pipeline: Table<'_>| pipeline.u8(id::PIPELINE_ABI) == 1;
     match Table::root(buffer).tables(id::PIPELINES).iter().any(takes_addresses) {
-        true => Some(ExecutableFormat::Addresses),
-        false => Some(ExecutableFormat::Descriptors),
+        true => Some(VulkanFormat::Addresses),
+        false => Some(VulkanFormat::Descriptors),
     }
 }
 
 /// Reads an executable in a flatbuffer.
-pub(super) fn read(format: ExecutableFormat, bytes: &[u8]) -> Result<Image, FormatError> {
+pub(super) fn read(format: VulkanFormat, bytes: &[u8]) -> Result<Image, FormatError> {
     let buffer = flatbuffer(bytes)?;
     fb::verify(buffer, HEADER_BYTES, &ENVELOPE)?;
     let root = Table::root(buffer);
@@ -365,7 +365,7 @@ fn slots(
 
 /// The parts that pipelines refer to.
 struct Parts<'a> {
-    format: ExecutableFormat,
+    format: VulkanFormat,
     bindings: HashMap<(usize, u32), DescriptorBinding>,
     /// Descriptors by pipeline layout.
     slots: Vec<Arc<[DescriptorSlot]>>,

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 
-use super::{AddressLayout, DispatchAbi, ExecutableFormat, ROOT_BYTES, Shader, ShaderSupport};
+use super::{AddressLayout, DispatchAbi, ROOT_BYTES, Shader, ShaderSupport, VulkanFormat};
 
 /// Limit on the numbers of bindings: drivers keep a table of all up to the largest, used or not. In bare
 /// modules also on the numbers of sets, and on the bindings of a layout.
@@ -12,7 +12,7 @@ pub(super) const MAX_BINDINGS: u32 = 4096;
 #[derive(Clone, Debug)]
 pub struct Image {
     /// Its format.
-    pub format: ExecutableFormat,
+    pub format: VulkanFormat,
     /// Layouts of descriptor sets, by ordinal.
     pub set_layouts: Vec<DescriptorSetLayout>,
     /// Layouts of pipelines, by ordinal.

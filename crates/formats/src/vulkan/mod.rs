@@ -28,7 +28,7 @@ pub use layouts::{
     DebugInfo, DescriptorBinding, DescriptorKind, DescriptorSetLayout, DescriptorSlot, Dispatch, Image,
     Pipeline, PipelineLayout, PushConstantRange, SourceFile, SourceLocation,
 };
-pub use name::{DispatchAbi, ExecutableFormat};
+pub use name::{DispatchAbi, VulkanFormat};
 pub use read::infer;
 pub use replaced::with_spirv;
 pub use spirv::{Feature, Shader, ShaderSupport, SubgroupSizes};

@@ -2,10 +2,10 @@ use rehal_base::{Error, Result};
 
 /// An executable format, by which executables are captured and prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ExecutableFormat {
+pub enum VulkanFormat {
     /// A flatbuffer whose pipelines take descriptors.
     Descriptors,
-    /// As [`ExecutableFormat::Descriptors`], for shaders that also use buffer device addresses.
+    /// As [`VulkanFormat::Descriptors`], for shaders that also use buffer device addresses.
     DescriptorsWithAddresses,
     /// A flatbuffer whose pipelines take buffer device addresses.
     Addresses,
@@ -26,7 +26,7 @@ pub enum DispatchAbi {
     Addresses,
 }
 
-impl ExecutableFormat {
+impl VulkanFormat {
     /// All formats.
     pub const ALL: [Self; 5] = [
         Self::Descriptors,

@@ -1,13 +1,13 @@
 use rehal_base::Result;
 
-use super::{ExecutableFormat, Image, bare, flatbuffer, spirv};
+use super::{Image, VulkanFormat, bare, flatbuffer, spirv};
 
 impl Image {
     /// Reads an executable of the format named `format`. Fails with `NOT_FOUND` if the format is unknown, and
     /// with the error of the reader if the bytes are malformed or use an unsupported feature. Takes time and
     /// memory in proportion to the bytes.
     pub fn read(format: &str, bytes: &[u8]) -> Result<Self> {
-        let format = ExecutableFormat::from_name(format)?;
+        let format = VulkanFormat::from_name(format)?;
         let image = match format.is_bare() {
             true => bare::read(format, bytes),
             false => flatbuffer::read(format, bytes),
@@ -24,8 +24,8 @@ pub fn infer(bytes: &[u8]) -> Option<&'static str> {
         flatbuffer::infer(bytes)?
     } else if spirv::is_module(bytes) {
         match spirv::uses_physical_addressing(bytes) {
-            true => ExecutableFormat::BareAddresses,
-            false => ExecutableFormat::BareDescriptors,
+            true => VulkanFormat::BareAddresses,
+            false => VulkanFormat::BareDescriptors,
         }
     } else {
         return None;

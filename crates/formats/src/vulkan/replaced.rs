@@ -3,8 +3,9 @@
 use rehal_base::flatbuffer::Table;
 use rehal_base::{Error, Result, listed};
 
-use super::flatbuffer::{self, HEADER_BYTES, MAGIC, id};
+use super::flatbuffer::{self, MAGIC, id};
 use super::{Image, infer};
+use crate::replaced::with_vector;
 
 /// The first word of a SPIR-V module.
 const SPIRV: [u8; 4] = 0x0723_0203_u32.to_le_bytes();
@@ -37,20 +38,10 @@ fn replace(executable: &[u8], spirv: &[u8]) -> Result<Vec<u8>> {
             Error::failed_precondition(message).advise("keep the names of the compiler's entry points")
         );
     };
-    let mut buffer = flatbuffer::flatbuffer(executable)?.to_vec();
-    let field = Table::root(&buffer).tables(id::SHADERS).get(index).and_then(|it| it.field(id::SHADER_CODE));
+    let buffer = flatbuffer::flatbuffer(executable)?;
+    let field = Table::root(buffer).tables(id::SHADERS).get(index).and_then(|it| it.field(id::SHADER_CODE));
     let field = field.ok_or_else(|| Error::data_loss("a shader of the executable has no code"))?;
-    let vector = buffer.len().next_multiple_of(8) + 4;
-    buffer.resize(vector, 0);
-    buffer.extend(((spirv.len() / 4) as u32).to_le_bytes());
-    buffer.extend(spirv);
-    buffer.resize(buffer.len().next_multiple_of(8), 0);
-    let distance = u32::try_from(vector - field);
-    let distance = distance.map_err(|_| Error::resource_exhausted("the executable would exceed 4 GiB"))?;
-    buffer[field..field + 4].copy_from_slice(&distance.to_le_bytes());
-    let mut bytes = executable[..HEADER_BYTES].to_vec();
-    bytes[8..16].copy_from_slice(&(buffer.len() as u64).to_le_bytes());
-    bytes.extend(buffer);
+    let bytes = with_vector(executable, buffer, field, (spirv.len() / 4, spirv))?;
     // What cannot be read is not to be written.
     read(&bytes)?;
     Ok(bytes)

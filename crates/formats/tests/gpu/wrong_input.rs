@@ -120,7 +120,8 @@ fn elf_files_are_checked() {
     };
     let sections = u64::from_le_bytes(CUBIN[40..48].try_into().unwrap()) as usize;
     let beyond = CUBIN.len() as u64 + 1;
-    case(4, &[1], "e_ident", 0);
+    case(4, &[1], "e_ident[EI_CLASS]", 4);
+    case(5, &[2], "e_ident[EI_DATA]", 5);
     case(40, &beyond.to_le_bytes(), "e_shoff", beyond);
     case(58, &[1, 0], "e_shoff", sections as u64);
     // The offset of section 1.

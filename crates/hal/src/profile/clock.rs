@@ -2,22 +2,14 @@
 
 use std::sync::LazyLock;
 
-use rustix::time::{ClockId, clock_gettime};
+use rehal_base::platform::{monotonic_ns, thread_cpu_ns};
+
+pub use rehal_base::platform::process_cpu_ns;
 
 /// The host's clock of profiles: monotonic nanoseconds, the same for all processes of a machine.
 #[inline]
 pub fn now_ns() -> i64 {
-    read(ClockId::Monotonic)
-}
-
-/// CPU time of all threads of this process so far, in nanoseconds.
-pub fn process_cpu_ns() -> i64 {
-    read(ClockId::ProcessCPUTime)
-}
-
-fn read(clock: ClockId) -> i64 {
-    let now = clock_gettime(clock);
-    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+    monotonic_ns()
 }
 
 /// CPU time and wall time of a thread, in a section or in several.
@@ -43,7 +35,7 @@ impl SectionClock {
     #[inline]
     pub fn start(has_cpu: bool) -> Self {
         // In this order.
-        let cpu_ns = has_cpu.then(|| read(ClockId::ThreadCPUTime));
+        let cpu_ns = has_cpu.then(thread_cpu_ns);
         Self { cpu_ns, start_ns: now_ns() }
     }
 
@@ -53,7 +45,7 @@ impl SectionClock {
     pub fn stop(self) -> (i64, Option<SectionTime>) {
         let end_ns = now_ns();
         let time = self.cpu_ns.map(|begun_ns| {
-            let cpu_ns = read(ClockId::ThreadCPUTime).saturating_sub(begun_ns).saturating_sub(*READING_NS);
+            let cpu_ns = thread_cpu_ns().saturating_sub(begun_ns).saturating_sub(*READING_NS);
             let unsigned = |ns: i64| u64::try_from(ns).unwrap_or(0);
             SectionTime { cpu_ns: unsigned(cpu_ns), elapsed_ns: unsigned(end_ns - self.start_ns) }
         });
@@ -71,9 +63,9 @@ static READING_NS: LazyLock<i64> = LazyLock::new(|| {
     /// Number of empty sections: some are free of interrupts and of cache misses.
     const SECTIONS: usize = 1000;
     let empty = || {
-        let begun_ns = read(ClockId::ThreadCPUTime);
+        let begun_ns = thread_cpu_ns();
         let (_start_ns, _end_ns) = (now_ns(), now_ns());
-        read(ClockId::ThreadCPUTime).saturating_sub(begun_ns)
+        thread_cpu_ns().saturating_sub(begun_ns)
     };
     (0..SECTIONS).map(|_| empty()).min().unwrap_or(0).max(0)
 });
@@ -125,8 +117,8 @@ mod tests {
         assert_eq!(time.elapsed_ns, (end_ns - clock.start_ns) as u64);
         assert!(time.elapsed_ns >= 20_000_000 && time.cpu_ns < 5_000_000, "{time:?}");
         assert!(clock.start_ns <= begun_ns && begun_ns < end_ns);
-        let (clock, begun_ns) = (SectionClock::start(true), read(ClockId::ThreadCPUTime));
-        while read(ClockId::ThreadCPUTime) < begun_ns + 5_000_000 {}
+        let (clock, begun_ns) = (SectionClock::start(true), thread_cpu_ns());
+        while thread_cpu_ns() < begun_ns + 5_000_000 {}
         let time = clock.stop().1.unwrap();
         assert!((4_990_000..6_000_000).contains(&time.cpu_ns) && time.elapsed_ns >= 4_990_000, "{time:?}");
     }

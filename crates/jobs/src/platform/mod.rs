@@ -3,9 +3,6 @@
 #![allow(unsafe_code, reason = "asks the system; see docs/unsafe.md")]
 
 use std::ffi::OsString;
-use std::fmt::Display;
-
-use rehal_base::Error;
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -19,16 +16,20 @@ mod macos;
 pub use macos::shared_file;
 #[cfg(target_os = "macos")]
 pub(crate) use macos::*;
+#[cfg(unix)]
+mod unix;
+#[cfg(unix)]
+pub use unix::*;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+pub use windows::*;
 
 /// The files that confined code reaches.
-#[cfg_attr(target_os = "macos", allow(dead_code, reason = "nothing is confined there"))]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "nothing is confined there"))]
 pub(crate) struct Reach<'a> {
     pub(crate) reads: &'a [OsString],
     pub(crate) writes: &'a [OsString],
     pub(crate) controls: &'a [OsString],
     pub(crate) is_complete: bool,
-}
-
-pub(crate) fn cannot(what: &str, error: impl Display) -> Error {
-    Error::failed_precondition(format!("{what}: {error}"))
 }

@@ -10,6 +10,9 @@
 //! - by how much the mean of both runs differs from the captured result. The inputs' effects cancel in it,
 //!   and what remains is what the kernel itself rounds, which it rounds again in each run.
 //!
+//! Of long inputs that the dispatch does not change, such as weights, pieces are moved if there are short
+//! ones too: a product of both depends on each alike. What is moved then counts twice.
+//!
 //! An element is right up to rounding if it differs by no more than a small multiple of the scale. An element
 //! that no run changes is not computed here, and one of a binding in which nothing moves is copied, selected
 //! or constant: both are exact. Others have a least scale, since functions are approximated. Zeros are often
@@ -19,7 +22,7 @@
 
 use rehal_base::{ElementType, Error, Range, Result, StatusCode, number_or_nan};
 use rehal_hal::{Buffer, transfer};
-use rehal_replay::{ChangeTracker, Operation};
+use rehal_replay::{ChangeTracker, Operation, TrackedBinding};
 use rehal_values::Floats;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +37,11 @@ const BLOCK: usize = 64;
 const KINK: f64 = 16.0;
 /// Maximum number of bytes of all bindings: they are copied.
 const MOST_BYTES: u64 = 1 << 30;
+/// Inputs are long from here on: of those of a file, what is written is memory of this process from then on.
+const LONG_BYTES: u64 = 16 << 20;
+/// The length of the pieces that are moved of them, and how many there are.
+const PIECE_BYTES: u64 = 64 << 10;
+const PIECE_COUNT: u64 = 128;
 
 /// How the largest difference of results compares with what rounding explains.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -83,6 +91,8 @@ pub struct Rounding {
     /// By block: the median of the scales that are not 0, and of all in units in the last place.
     typical: Vec<[f64; 2]>,
     relative_scale: f64,
+    /// Whether not all of long inputs is moved.
+    moves_pieces: bool,
 }
 
 /// By how much an element moves at most.
@@ -109,7 +119,7 @@ impl Rounding {
     pub(crate) fn new(element_type: ElementType, bytes: usize) -> Option<Self> {
         let (format, floats) = (Format::for_type(element_type)?, Floats::for_type(element_type)?);
         let scales = vec![Scale { inputs: f64::NAN, kernel: 0.0 }; bytes / format.bytes];
-        Some(Self { format, floats, scales, typical: Vec::new(), relative_scale: 0.0 })
+        Some(Self { format, floats, scales, typical: Vec::new(), relative_scale: 0.0, moves_pieces: false })
     }
 
     /// Adds both runs of a pair. With the inputs as they are, the dispatch left `expected`.
@@ -117,7 +127,11 @@ impl Rounding {
         let size = self.format.bytes;
         // Numbers of 16 bits are exact where kernels compute with f32.
         let ulps = Nudge { pair, is_opposite: false }.ulps(self.format);
-        let of_one_ulp = if size == 2 { 0.0 } else { 0.5 / ulps as f64 };
+        let of_one_ulp = match (size, self.moves_pieces) {
+            (2, _) => 0.0,
+            (_, false) => 0.5 / ulps as f64,
+            (_, true) => 1.0 / ulps as f64,
+        };
         for (index, scale) in self.scales.iter_mut().enumerate() {
             let at = index * size..(index + 1) * size;
             let is_written = |run: &NudgedRun| run.before[at.clone()] != run.after[at.clone()];
@@ -240,8 +254,12 @@ struct Bound<'o> {
     range: Range,
     before: Vec<u8>,
     after: Vec<u8>,
-    /// The parts that are inputs of the type.
+    /// The bytes before it, with inputs that are moved.
+    moved: Vec<u8>,
+    /// The parts that are inputs of the type, and are moved.
     inputs: Vec<Range>,
+    /// The parts that are written before each run.
+    written: Vec<Range>,
 }
 
 /// Measures by how much what a dispatch has written to a binding moves. What is bound to it is afterwards as
@@ -256,25 +274,49 @@ pub(super) fn measure(
     let Some(written) = changes.binding(binding) else { return Ok(None) };
     let mut all = bound(operation, changes)?;
     find_inputs(operation, format, &mut all);
-    if all.iter().all(|it| it.inputs.is_empty()) {
-        return Ok(None);
+    if choose_pieces(format, &mut all) {
+        let mut rounding = Rounding::new(element_type, written.after.len());
+        rounding.iter_mut().for_each(|it| it.moves_pieces = true);
+        let measured = measure_by(operation, &written, format, &mut all, rounding)?;
+        if measured.is_some() {
+            return Ok(measured);
+        }
+        // The results depend on other parts, such as the rows that indices choose.
+        for it in &mut all {
+            it.inputs.clear();
+            it.written = vec![it.range];
+        }
+        find_inputs(operation, format, &mut all);
     }
-    let Some(mut rounding) = Rounding::new(element_type, written.after.len()) else { return Ok(None) };
+    measure_by(operation, &written, format, &mut all, Rounding::new(element_type, written.after.len()))
+}
+
+/// The same with the inputs that are chosen.
+fn measure_by(
+    operation: &Operation<'_>,
+    written: &TrackedBinding<'_>,
+    format: Format,
+    all: &mut [Bound<'_>],
+    rounding: Option<Rounding>,
+) -> Result<Option<Rounding>> {
+    let Some(mut rounding) = rounding.filter(|_| all.iter().any(|it| !it.inputs.is_empty())) else {
+        return Ok(None);
+    };
     let measured: Result<()> = (0..Nudge::PAIRS).try_for_each(|pair| {
-        let run = |is_opposite| {
-            let before = nudge(format, &all, Nudge { pair, is_opposite })?;
+        let mut run = |is_opposite| {
+            nudge(format, all, Nudge { pair, is_opposite })?;
             operation.dispatch_again()?;
             let is_in = |it: &&Bound<'_>| it.buffer_id == written.buffer_id && it.range.covers(written.range);
             let index = all.iter().position(|it| is_in(&it)).unwrap_or(0);
             let at = Range { offset: written.range.offset - all[index].range.offset, ..written.range };
             let after = transfer::to_vec(all[index].buffer, written.range.offset, written.range.length)?;
-            Ok::<_, Error>(NudgedRun { before: part(&before[index], at).to_vec(), after })
+            Ok::<_, Error>(NudgedRun { before: part(&all[index].moved, at).to_vec(), after })
         };
         rounding.add(pair, written.after, &[run(false)?, run(true)?]);
         Ok(())
     });
     // All is restored, also after one that fails.
-    let restored = all.iter().map(|it| put(it, &it.after)).fold(Ok(()), Result::and);
+    let restored = all.iter().map(restore).fold(Ok(()), Result::and);
     restored?;
     match measured {
         // The device has no such command buffers, or no memory for the copies.
@@ -285,18 +327,17 @@ pub(super) fn measure(
     }
 }
 
-/// Moves all inputs. Returns what is bound then.
-fn nudge(format: Format, all: &[Bound<'_>], nudge: Nudge) -> Result<Vec<Vec<u8>>> {
-    let one = |(number, it): (u64, &Bound<'_>)| {
+/// Moves all inputs.
+fn nudge(format: Format, all: &mut [Bound<'_>], nudge: Nudge) -> Result<()> {
+    (0..).zip(all).try_for_each(|(number, it): (u64, _)| {
         let mut random = fastrand::Rng::with_seed(nudge.pair << 32 | number);
-        let mut bytes = it.before.clone();
+        it.moved.clone_from(&it.before);
         for input in &it.inputs {
             let at = (input.offset - it.range.offset) as usize;
-            format.nudge(&mut bytes[at..at + input.length as usize], nudge, &mut random);
+            format.nudge(&mut it.moved[at..at + input.length as usize], nudge, &mut random);
         }
-        put(it, &bytes).map(|()| bytes)
-    };
-    (0..).zip(all).map(one).collect()
+        put(it, &it.moved, &it.written)
+    })
 }
 
 /// The median; 0 of nothing.
@@ -309,12 +350,32 @@ fn median(numbers: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// Writes what is bound. What cannot be written is as it was.
-fn put(bound: &Bound<'_>, bytes: &[u8]) -> Result<()> {
-    match transfer::write(bound.buffer, bound.range.offset, bytes) {
-        Err(error) if error.code() == StatusCode::PermissionDenied => Ok(()),
-        written => written,
+/// Restores what is bound.
+fn restore(bound: &Bound<'_>) -> Result<()> {
+    put(bound, &bound.after, &bound.written)?;
+    let (whole, range) = ([bound.range], bound.range);
+    // A dispatch may write what it does not change.
+    let is_as_it_was =
+        bound.written == whole || transfer::to_vec(bound.buffer, range.offset, range.length)? == bound.after;
+    if is_as_it_was { Ok(()) } else { put(bound, &bound.after, &whole) }
+}
+
+/// Writes ranges of what is bound. What cannot be written is as it was.
+fn put(bound: &Bound<'_>, bytes: &[u8], ranges: &[Range]) -> Result<()> {
+    /// Buffers of other processes allocate these bytes each time: more are new memory for each write.
+    const AT_ONCE_BYTES: usize = 1 << 20;
+    for range in ranges {
+        let place = Range { offset: range.offset - bound.range.offset, ..*range };
+        for (at, piece) in
+            (range.offset..).step_by(AT_ONCE_BYTES).zip(part(bytes, place).chunks(AT_ONCE_BYTES))
+        {
+            match transfer::write(bound.buffer, at, piece) {
+                Err(error) if error.code() == StatusCode::PermissionDenied => {}
+                written => written?,
+            }
+        }
     }
+    Ok(())
 }
 
 /// The ranges bound to a dispatch that has completed; empty if too long. Ranges that overlap are one.
@@ -329,8 +390,9 @@ fn bound<'o>(operation: &Operation<'o>, changes: &ChangeTracker) -> Result<Vec<B
             let offset = other.offset.min(range.offset);
             range = Range { offset, length: other.end().max(range.end()) - offset };
         }
-        let (before, after, inputs) = (Vec::new(), Vec::new(), Vec::new());
-        all.push(Bound { buffer_id: it.buffer_id, buffer: it.buffer, range, before, after, inputs });
+        let (before, after, moved, inputs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (buffer_id, buffer, written) = (it.buffer_id, it.buffer, vec![range]);
+        all.push(Bound { buffer_id, buffer, range, before, after, moved, inputs, written });
     }
     if all.iter().map(|it| it.range.length).sum::<u64>() > MOST_BYTES {
         return Ok(Vec::new());
@@ -374,6 +436,33 @@ fn find_inputs(operation: &Operation<'_>, format: Format, all: &mut [Bound<'_>])
             bound.inputs.push(range);
         }
     }
+}
+
+/// Chooses pieces of long inputs. Returns whether there are any.
+fn choose_pieces(format: Format, all: &mut [Bound<'_>]) -> bool {
+    let is_long = |it: &Range| it.length > LONG_BYTES;
+    if !all.iter().flat_map(|it| &it.inputs).any(|it| !is_long(it)) {
+        return false;
+    }
+    let mut random = fastrand::Rng::with_seed(0);
+    let mut has_pieces = false;
+    for it in all.iter_mut().filter(|it| !it.inputs.is_empty() && it.inputs.iter().all(is_long)) {
+        if it.before != it.after {
+            continue;
+        }
+        it.written = it.inputs.iter().flat_map(|input| pieces(*input, format, &mut random)).collect();
+        it.inputs.clone_from(&it.written);
+        has_pieces = true;
+    }
+    has_pieces
+}
+
+/// Pieces of an input, one in each of as many equal parts.
+fn pieces(input: Range, format: Format, random: &mut fastrand::Rng) -> Vec<Range> {
+    let (share, element) = (input.length / PIECE_COUNT, format.bytes as u64);
+    let mut place = |at: u64| (at * share + random.u64(..=share - PIECE_BYTES)) / element * element;
+    let offsets = (0..PIECE_COUNT).map(|at| input.offset + place(at));
+    offsets.map(|offset| Range { offset, length: PIECE_BYTES }).collect()
 }
 
 #[cfg(test)]

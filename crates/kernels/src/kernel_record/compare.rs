@@ -1,8 +1,8 @@
 //! Comparison of the memory after a dispatch with a recorded snapshot.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 
+use rehal_base::platform::FileExt;
 use rehal_base::{ElementType, Error, Range, Result};
 use rehal_hal::{Buffer, transfer};
 use rehal_judge::elements::{Allowed, Comparison};

@@ -3,10 +3,9 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, Remedy, Result, StatusCode, parallel};
+use rehal_base::{Context, Error, FileId, Remedy, Result, StatusCode, parallel};
 use rehal_hal::transfer;
 use rehal_jobs::{PartialResult, TemporaryDirectory, remove_abandoned};
 use rehal_replay::{AccessKind, DispatchOperation, Operation};
@@ -380,10 +379,9 @@ fn exists(name: &str) -> Error {
 
 /// Whether a path names the file that is open.
 fn is_at(file: &File, path: &Path) -> std::io::Result<bool> {
-    let identity = |it: fs::Metadata| (it.dev(), it.ino());
     match fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        found => Ok(identity(file.metadata()?) == identity(found?)),
+        found => found.map(|_| FileId::at(path)).and_then(|id| Ok(id == Some(FileId::of(file)?))),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use rehal_base::platform::FileExt;
 use rehal_base::{Context, Error, FileKind, HostMemory, Range, Result};
 use rehal_devices::CrashReports;
 use rehal_hal::transfer;

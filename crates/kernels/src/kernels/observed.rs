@@ -2,7 +2,7 @@
 
 use rehal_base::{Advice, Error, FileKind, Remedy, Result, listed, nearest};
 use rehal_build::{ObservedBinding, ObservedKernel, ObservedShape};
-use rehal_devices::drivers;
+use rehal_devices::{drivers, find_format};
 use rehal_hal::FunctionInfo;
 use rehal_judge::ComparedShape;
 use rehal_replay::{ExecutableRecord, Plan};
@@ -57,6 +57,9 @@ impl Kernels {
         let registry = drivers();
         let others = registry.drivers().iter().filter(|it| !it.has_files_of(FileKind::Elf));
         kernel.driver = others.filter(|it| it.has_format(&kernel.format)).map(|it| it.name().into()).next();
+        let format = find_format(&registry, &kernel.format);
+        kernel.target = format.and_then(|it| (it.target)(&kernel.format, first.data));
+        kernel.extensions = format.map_or(&[], |it| it.extensions);
         kernel.specialization_constants = words(first.constants);
         let of = |kernel: &&Kernel| kernel.name == function && ids.contains(&kernel.executable_id);
         let shapes = self.kernels.iter().filter(of);

@@ -1,9 +1,9 @@
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rehal_base::platform::is_device;
 use rehal_base::{Error, MappedFile, Result};
 
 use super::NO_EXECUTABLE;
@@ -68,7 +68,7 @@ fn read_file(path: &Path) -> Result<Data> {
     let shown = format!("'{}'", path.display());
     let failed = |error| Error::io(format_args!("opening {shown}"), &error).advise(NO_EXECUTABLE);
     let metadata = path.metadata().map_err(failed)?;
-    if metadata.file_type().is_char_device() || metadata.file_type().is_block_device() {
+    if is_device(&metadata) {
         // Some devices are endless.
         let error = Error::invalid_argument(format!("{shown} is a character or block device"));
         return Err(error.advise(NO_EXECUTABLE));

@@ -7,6 +7,8 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
+use crate::platform::executable_fn;
+
 /// The supported version of the ABI.
 pub const VERSION: u32 = 6;
 /// The symbol that a library exports ([`QueryFn`]).
@@ -22,23 +24,22 @@ pub const PROCESSOR_DATA_WORDS: usize = 8;
 
 /// Returns the library's table, or null if it has none of `max_version` or below.
 pub type QueryFn =
-    unsafe extern "C" fn(max_version: u32, environment: *const Environment) -> *const LibraryTable;
+    executable_fn!(fn(max_version: u32, environment: *const Environment) -> *const LibraryTable);
 /// An imported function; returns 0 on success.
 pub type ImportFn =
-    unsafe extern "C" fn(params: *mut c_void, context: *mut c_void, reserved: *mut c_void) -> c_int;
+    executable_fn!(fn(params: *mut c_void, context: *mut c_void, reserved: *mut c_void) -> c_int);
 /// Calls an imported function on behalf of the library.
-pub type ImportThunk = unsafe extern "C" fn(
-    function: Option<ImportFn>,
-    params: *mut c_void,
-    context: *mut c_void,
-    reserved: *mut c_void,
-) -> c_int;
+pub type ImportThunk = executable_fn!(
+    fn(function: Option<ImportFn>, params: *mut c_void, context: *mut c_void, reserved: *mut c_void) -> c_int
+);
 /// A dispatch function; returns 0 on success.
-pub type DispatchFn = unsafe extern "C" fn(
-    environment: *const Environment,
-    dispatch: *const DispatchState,
-    workgroup: *const WorkgroupState,
-) -> c_int;
+pub type DispatchFn = executable_fn!(
+    fn(
+        environment: *const Environment,
+        dispatch: *const DispatchState,
+        workgroup: *const WorkgroupState,
+    ) -> c_int
+);
 
 /// The start of the table in every version of the ABI.
 #[repr(C)]

@@ -28,6 +28,10 @@ pub const FORMATS: [ExecutableFormat; 3] = [
         functions: elf_functions,
         written_bindings: None,
         binds_addresses: None,
+        target: architecture,
+        images: |_, _| Vec::new(),
+        with_image: |_, _| None,
+        extensions: EXTENSIONS,
         is_same_code: Some(is_same_code),
     },
     ExecutableFormat {
@@ -39,6 +43,10 @@ pub const FORMATS: [ExecutableFormat; 3] = [
         functions: elf_functions,
         written_bindings: None,
         binds_addresses: None,
+        target: architecture,
+        images: |_, _| Vec::new(),
+        with_image: |_, _| None,
+        extensions: EXTENSIONS,
         is_same_code: Some(is_same_code),
     },
     ExecutableFormat {
@@ -50,9 +58,21 @@ pub const FORMATS: [ExecutableFormat; 3] = [
         functions: |_, bytes| VmvxExecutable::describe(bytes),
         written_bindings: None,
         binds_addresses: None,
+        target: |_, _| None,
+        images: |_, _| Vec::new(),
+        with_image: |_, _| None,
+        extensions: &["vmfb"],
         is_same_code: None,
     },
 ];
+
+/// The extensions of files with machine code.
+const EXTENSIONS: &[&str] = &["so", "elf"];
+
+/// The architecture that ends the name of a format.
+fn architecture(format: &str, _: &[u8]) -> Option<String> {
+    [EMBEDDED, SYSTEM].iter().find_map(|prefix| format.strip_prefix(prefix)).map(str::to_owned)
+}
 
 fn elf_functions(_: &str, bytes: &[u8]) -> Result<Vec<FunctionInfo>> {
     Ok(ElfLibrary::read(elf::own_image(bytes)?)?.functions)

@@ -14,6 +14,7 @@ use super::format::Format;
 use super::imports::{self, ImportProvider, Imports};
 use super::running::Label;
 use super::{elf, image_cache, perf, processor, query};
+use crate::platform::executable_fn;
 
 /// A loaded executable: its functions, its environment, and its code, unloaded on drop.
 ///
@@ -220,9 +221,10 @@ impl Library {
     }
 }
 
-/// The thunk through which executables call imports: a direct call, since the calling conventions are the
-/// same.
-unsafe extern "C" fn call_import(
+// The thunk through which executables call imports: a direct call, since the calling conventions are the
+// same.
+executable_fn! {
+    fn call_import(
     function: Option<ImportFn>,
     params: *mut c_void,
     context: *mut c_void,
@@ -234,4 +236,5 @@ unsafe extern "C" fn call_import(
         // A missing optional import was called: the ABI defines this as a fatal error.
         None => StatusCode::Unavailable as c_int,
     }
+}
 }

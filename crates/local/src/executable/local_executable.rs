@@ -32,6 +32,8 @@ enum Code {
     Native(Library),
     /// A VM program.
     Vmvx(VmvxExecutable),
+    /// Functions whose dispatches do nothing.
+    Described(Vec<FunctionInfo>),
 }
 
 /// The arguments with which a driver runs a function.
@@ -86,10 +88,16 @@ impl LocalExecutable {
         Ok(Self::new(Code::Native(library), params.workgroups, options))
     }
 
+    /// An executable as data.
+    pub(crate) fn described(functions: Vec<FunctionInfo>, options: ExecutableOptions) -> Self {
+        Self::new(Code::Described(functions), WorkgroupSchedule::All, options)
+    }
+
     fn new(code: Code, workgroups: WorkgroupSchedule, options: ExecutableOptions) -> Self {
         let costs = options.measures.then(|| match &code {
             Code::Native(library) => library.costs(),
             Code::Vmvx(executable) => executable.functions().iter().map(|_| Cost::default()).collect(),
+            Code::Described(functions) => functions.iter().map(|_| Cost::default()).collect(),
         });
         Self { code, costs, options, workgroups }
     }
@@ -104,7 +112,7 @@ impl LocalExecutable {
     pub(super) fn library(&self) -> Option<&Library> {
         match &self.code {
             Code::Native(library) => Some(library),
-            Code::Vmvx(_) => None,
+            Code::Vmvx(_) | Code::Described(_) => None,
         }
     }
 
@@ -161,6 +169,7 @@ impl LocalExecutable {
             Code::Vmvx(executable) => {
                 executable.run_share(ordinal, arguments, self.options.local_memory_limit, share)
             }
+            Code::Described(_) => Ok(()),
         }
     }
 
@@ -267,6 +276,7 @@ impl ExecutableBackend for LocalExecutable {
         match &self.code {
             Code::Native(library) => library.name(),
             Code::Vmvx(executable) => executable.name(),
+            Code::Described(_) => "",
         }
     }
 
@@ -274,6 +284,7 @@ impl ExecutableBackend for LocalExecutable {
         match &self.code {
             Code::Native(library) => library.functions(),
             Code::Vmvx(executable) => executable.functions(),
+            Code::Described(functions) => functions,
         }
     }
 

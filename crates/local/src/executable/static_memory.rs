@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
+
+use rehal_base::platform::FileExt;
 
 use object::elf::{PF_W, PT_GNU_RELRO, PT_LOAD};
 use rehal_hal::Executable;

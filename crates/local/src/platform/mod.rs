@@ -7,6 +7,18 @@
 
 use std::hint::black_box;
 
+/// The type of a function of an executable, or such a function. Embedded executables have the ABI of the
+/// System V processor supplement on all systems.
+#[cfg(unix)]
+macro_rules! executable_fn {
+    ($($signature:tt)*) => { unsafe extern "C" $($signature)* };
+}
+#[cfg(windows)]
+macro_rules! executable_fn {
+    ($($signature:tt)*) => { unsafe extern "sysv64" $($signature)* };
+}
+pub(crate) use executable_fn;
+
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
 #[cfg(target_arch = "aarch64")]
@@ -27,9 +39,16 @@ mod macos;
 use macos as system;
 #[cfg(unix)]
 mod unix;
+#[cfg(windows)]
+mod windows;
+#[cfg(windows)]
+use windows as system;
 
 pub(crate) use system::{Processors, allowed_processors, pin_thread, processor_id};
+#[cfg(unix)]
 pub(crate) use unix::*;
+#[cfg(windows)]
+pub(crate) use windows::*;
 
 /// Protection of a run of pages. Deliberately, none is both writable and executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +71,26 @@ pub(crate) trait VectorWork {
     /// Runs the loop. Implementations are `#[inline(always)]`, so that they are compiled with their caller's
     /// target features. `fuses` says that [`f32::mul_add`] is one instruction here.
     fn run(self, fuses: bool) -> Self::Output;
+}
+
+/// Calls `work` on another stack. `work` must not panic: that ends the process.
+///
+/// # Safety
+/// `top` is aligned to 16 bytes, and the memory below it is a stack that is not in use.
+#[inline]
+unsafe fn call_on<F: FnOnce()>(top: *mut u8, work: F) {
+    executable_fn! {
+        fn call<F: FnOnce()>(work: *mut std::ffi::c_void) {
+            // SAFETY: it is the address of the `Option<F>` below, which lives until this returns and is used
+            // by nothing else.
+            if let Some(work) = unsafe { (*work.cast::<Option<F>>()).take() } {
+                work();
+            }
+        }
+    }
+    let mut work = Some(work);
+    // SAFETY: guaranteed by the caller; `call` takes what it is passed, and does not unwind.
+    unsafe { switch((&raw mut work).cast(), call::<F>, top) };
 }
 
 /// Runs `work`, which interprets floating-point operations of a program, in that mode.

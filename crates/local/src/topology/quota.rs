@@ -6,8 +6,9 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
+
+use rehal_base::platform::OsStringExt as _;
 
 /// Maximum size of a file that is read.
 const FILE_BYTES: u64 = 4 << 20;

@@ -5,11 +5,10 @@
 
 use std::io::Read as _;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use rehal_base::platform::open_without_waiting;
 use rehal_base::{Error, Result};
-use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::text::{self, ranges};
 
@@ -173,10 +172,9 @@ impl Sysfs {
     /// The contents of a file of at most `limit` bytes.
     fn read(&self, file: &str, limit: usize) -> Option<Vec<u8>> {
         // A snapshot may have any file type here; opening a FIFO must not block until it has a writer.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let opened: OwnedFd = openat(CWD, self.root.join(file), flags, Mode::empty()).ok()?;
+        let opened = open_without_waiting(&self.root.join(file)).ok()?;
         let mut bytes = Vec::with_capacity(64);
-        let read = std::fs::File::from(opened).take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
+        let read = opened.take(limit as u64 + 1).read_to_end(&mut bytes).ok()?;
         (read <= limit).then_some(bytes)
     }
 

@@ -588,8 +588,8 @@ _G17: Options = {
     "target": (
         "_Text",
         "What the program is compiled for, short for flags of the compiler: cpu is this machine's "
-        "processor, cpu:generic any of its architecture; vulkan:rdna3, cuda:sm_80 and hip:gfx942 "
-        "name GPUs as the compiler does",
+        "processor, cpu:generic any of its architecture, cpu:aarch64/generic any of another one; "
+        "vulkan:rdna3, cuda:sm_80 and hip:gfx942 name GPUs as the compiler does",
     ),
 }
 
@@ -597,6 +597,11 @@ _G18: Options = {
     "load_executables": (
         "bool",
         "Loads the executables to find missing imports and CPU features",
+    ),
+    "substitute": (
+        "_Path | Sequence[_Path]",
+        "Also says whether replays would accept this file in place of an executable, or of a "
+        "function: its functions, their bindings, constants and workgroup sizes, and its processor",
     ),
     "replay_file_remap": (
         "_Path | Sequence[_Path]",
@@ -979,9 +984,11 @@ _G29: Options = {
 _G30: Options = {
     "parameter_mode": (
         "Literal[\"map\", \"file\", \"mmap\", \"preload\"]",
-        "How the bytes are accessed. map: as file, but memory of CPU devices has pages of the "
-        "file, which take no memory until they are written, in the place of what is read from 1 "
-        "MiB on",
+        "How the bytes are accessed. map: as file, but CPU devices map what is read, from 1 MiB "
+        "on: it takes no memory until it is written, and a file that changes during the run is an "
+        "error at its end. file: read from the file on demand. mmap: mapped memory, which devices "
+        "that support it use without a copy. preload: memory into which whole files are read at "
+        "the start",
     ),
     "allow_external_paths": (
         "bool",
@@ -1043,6 +1050,10 @@ _G32: Options = {
 }
 
 _G33: Options = {
+    "no_run": (
+        "bool",
+        "Runs no kernel: cuts out a dispatch whose inputs no kernel computes",
+    ),
     "keep": (
         "Literal[\"touched\", \"bound\"]",
         "Which bytes of the bindings that kernels read are in a slice. touched: the pages (4 KiB) "

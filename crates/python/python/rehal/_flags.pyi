@@ -165,6 +165,7 @@ class _G17(TypedDict, total=False):
 
 class _G18(TypedDict, total=False):
     load_executables: bool | None
+    substitute: _Path | Sequence[_Path] | None
     replay_file_remap: _Path | Sequence[_Path] | None
 
 class _G19(TypedDict, total=False):
@@ -275,6 +276,7 @@ class _G32(TypedDict, total=False):
     occurrence: _Integer | None
 
 class _G33(TypedDict, total=False):
+    no_run: bool | None
     keep: Literal["touched", "bound"] | None
     keep_outputs: bool | None
     keep_references: bool | None

@@ -223,6 +223,7 @@ def _interrupted_at(deadline: float | None) -> Iterator[None]:
     if (
         deadline is None
         or threading.current_thread() is not threading.main_thread()
+        or not hasattr(signal, "SIGALRM")
         or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL
         or signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0)
     ):

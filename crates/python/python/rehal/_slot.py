@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import os
 import sys
 from collections.abc import Iterator
 
 from ._errors import Error
+
+if sys.platform != "win32":
+    import fcntl
 
 #: The file that is locked. Its path depends on nothing in the environment: the sweeps of a terminal, of a
 #: daemon and of another user must find the same file.
@@ -19,6 +21,8 @@ PATH = "/tmp/rehal-timing.lock"
 @contextlib.contextmanager
 def timing() -> Iterator[None]:
     """Waits for the slot, and has it until the end of the block or of this process."""
+    if sys.platform == "win32":
+        raise Error("UNIMPLEMENTED", "sweeps are not in this build for Windows")
     slot = _locked()
     try:
         with contextlib.suppress(OSError):

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode, listed};
-use rehal_devices::{DeviceOptions, DeviceSpec, driver_of_format, drivers, executable_functions};
+use rehal_devices::{drivers, executable_functions, find_format, idle_device};
 use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, FunctionInfo};
 use rehal_kernels::{CodeFunction, ExecutableSource, LoadOptions, LoadedExecutable};
 use rehal_local::executable::infer_format;
@@ -126,13 +126,7 @@ impl ModuleExecutable {
     }
 
     fn load(&self, module: &ModuleFile) -> Result<LoadedExecutable> {
-        let registry = drivers();
-        let driver = driver_of_format(&registry, &self.format)?.ok_or_else(|| {
-            Error::unimplemented(format!("no driver is known for format '{}'", self.format))
-        })?;
-        let devices = DeviceOptions::for_devices(vec![DeviceSpec::find(driver)?]).open()?;
-        let device = devices.devices().first().ok_or_else(|| Error::not_found("no device"))?;
-        self.load_on(device, module)
+        self.load_on(&idle_device(&drivers(), &self.format)?, module)
     }
 
     /// Its functions, as its code says when it is loaded on one of the devices, which runs it; none if no
@@ -225,7 +219,7 @@ pub struct SubstitutedExecutable {
 ///
 /// A linked ELF executable, of any machine, is rewritten: code of a replacement is added to it, and its table
 /// of functions points there. Both are read, not loaded. An executable of another format is replaced as a
-/// whole, for which both are loaded; that runs no kernel.
+/// whole; its functions are those that its file describes.
 ///
 /// A selector is a number of [`ModuleExecutable`], a name that [`ExecutableNames`] finds, or all. Fails if
 /// one selects nothing, or if a replacement lacks a function or what its code needs. `build` compiles the
@@ -304,18 +298,8 @@ pub fn substitute_executables(
     Ok((rewritten, substituted.collect()))
 }
 
-/// Code by itself in the container of an executable, if it has to be in one.
-#[cfg(feature = "vulkan")]
-fn in_container(executable: &[u8], code: &[u8]) -> Option<Result<Vec<u8>>> {
-    rehal_formats::vulkan::with_spirv(executable, code)
-}
-
-#[cfg(not(feature = "vulkan"))]
-fn in_container(_: &[u8], _: &[u8]) -> Option<Result<Vec<u8>>> {
-    None
-}
-
-/// Puts SPIR-V by itself into the container that the program creates the executable from.
+/// Puts an image by itself, such as SPIR-V or PTX, into the container that the program creates the executable
+/// from.
 fn put_into_container(
     executable: &ModuleExecutable,
     module: &ModuleFile,
@@ -335,7 +319,11 @@ fn put_into_container(
         }
         let file = MappedFile::open(path)?;
         let own = executable.code(module);
-        if let Some(code) = in_container(own, file.bytes()) {
+        let kind = FileKind::from_head(file.bytes());
+        let format = find_format(&drivers(), &executable.format);
+        let format = format.filter(|it| kind.is_some_and(|kind| it.files.contains(&kind)));
+        let with_image = format.map(|it| it.with_image);
+        if let Some(code) = with_image.and_then(|with| with(own, file.bytes())) {
             let code = code.context(|| format!("'{}'", path.display()))?;
             it.replacement = it.replacement.clone().in_container(code, file.bytes(), own);
         }

@@ -1,6 +1,7 @@
 //! Lists of executables, with their functions, of modules and captures.
 
 use rehal_base::{FileKind, Result};
+use rehal_devices::{drivers, find_format};
 use rehal_hal::FunctionInfo;
 use rehal_replay::{ExecutableNames, ExecutableRecord, Plan};
 use rehal_vm::ModuleFile;
@@ -18,11 +19,14 @@ pub struct ListedExecutable {
     pub name: String,
     /// Its format.
     pub format: String,
+    /// The processor that it is compiled for, such as `sm_80`, if its format or its code tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     /// Its size in bytes.
     pub bytes: u64,
     /// The name of its file in a directory of binaries, such as `4_abs_dispatch_0.so`.
     pub file: String,
-    /// `None` if no device here loads it.
+    /// `None` if they are unknown.
     pub functions: Option<Vec<ListedFunction>>,
     /// Why its functions are not known.
     pub unknown: Option<String>,
@@ -73,11 +77,13 @@ impl ListedExecutable {
 
     fn new(id: u64, name: String, format: String, infos: Result<Vec<FunctionInfo>>, code: Vec<u8>) -> Self {
         let stem = ExecutableNames::file_stem(id, &name);
+        let target = find_format(&drivers(), &format).and_then(|it| (it.target)(&format, &code));
         let extension = FileKind::from_head(&code).map_or("bin", FileKind::extension);
         Self {
             id,
             name,
             format,
+            target,
             bytes: code.len() as u64,
             file: format!("{stem}.{extension}"),
             unknown: infos.as_ref().err().map(|error| error.message().to_owned()),

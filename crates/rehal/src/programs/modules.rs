@@ -2,11 +2,10 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use rehal_base::platform::{OsStrExt, is_device};
 use rehal_base::{Context, Error, FileKind, HostMemory, MappedFile, Range, Remedy, Result};
 use rehal_vm::{Module, ModuleFile, ValueKind};
 
@@ -73,7 +72,7 @@ fn read_file(path: &Path) -> Result<HostMemory> {
     if metadata.is_dir() {
         return Err(Error::invalid_argument(format!("'{shown}' is a directory")));
     }
-    if metadata.file_type().is_char_device() || metadata.file_type().is_block_device() {
+    if is_device(&metadata) {
         // Some devices are endless.
         return Err(Error::invalid_argument(format!("'{shown}' is a character or block device")));
     }

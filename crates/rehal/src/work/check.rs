@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rehal_base::platform::FileExt;
 use rehal_base::{Error, Result, glob, keep_freed_memory};
 use rehal_devices::CrashReports;
 use rehal_edit::{SlicedDispatch, WrongResult, has_wrong_result, wrong_result};

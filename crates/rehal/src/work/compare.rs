@@ -292,10 +292,12 @@ fn attempt(
 /// itself if the CPU lacks an instruction or a file was truncated: that says nothing about what the kernel
 /// computes.
 fn is_crash(end: JobEnd) -> bool {
+    /// SIGXCPU of Linux.
+    const XCPU: i32 = 24;
     match end {
         JobEnd::Exited(code) => code == CrashReports::EXIT_STATUS,
         // A limit of its time is the machine's.
-        JobEnd::Signaled(signal) => !end.is_killed() && signal != rustix::process::Signal::XCPU.as_raw(),
+        JobEnd::Signaled(signal) => !end.is_killed() && signal != XCPU,
         JobEnd::TimedOut { .. } | JobEnd::Interrupted => false,
     }
 }

@@ -1,8 +1,8 @@
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rehal_base::platform::modified;
 use rehal_base::{Error, FileId, MappedFile, Result};
 use rehal_devices::{DeviceSettings, written_bindings};
 use rehal_jobs::Confinement;
@@ -41,7 +41,7 @@ struct FileState {
 impl FileState {
     fn of(file: &MappedFile) -> Result<Self> {
         let it = file.metadata()?;
-        Ok(Self { id: FileId::from(&it), length: it.len(), modified: (it.mtime(), it.mtime_nsec()) })
+        Ok(Self { id: file.id()?, length: it.len(), modified: modified(&it) })
     }
 }
 

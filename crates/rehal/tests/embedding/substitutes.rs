@@ -1,8 +1,8 @@
 //! Executables of programs and modules, and what replaces them.
 
 use rehal::program::{
-    ModuleExecutable, ModuleSource, Program, ProgramOptions, SubstitutedExecutable, replaced_functions,
-    substitute_executables,
+    ListedExecutable, ModuleExecutable, ModuleSource, Program, ProgramOptions, SubstitutedExecutable,
+    replaced_functions, substitute_executables,
 };
 use rehal_base::{Result, StatusCode};
 use rehal_devices::{ValueText, format_value};
@@ -86,7 +86,12 @@ fn executables_of_a_module_are_listed_with_their_functions() {
     let foreign = self::module("simple_abs.cuda");
     let executables = ModuleExecutable::list(&foreign).unwrap();
     assert_eq!(executables[0].format, "cuda-nvptx-fb");
-    assert_eq!(executables[0].functions(&foreign).unwrap_err().code(), StatusCode::Unimplemented);
+    let [function] = &executables[0].functions(&foreign).unwrap()[..] else { panic!("one function") };
+    let shape = (function.binding_count, function.constant_count, function.workgroup_size);
+    assert_eq!((function.name.as_str(), shape), ("abs_dispatch_0_elementwise", (2, 0, [1, 1, 1])));
+    let listed = ListedExecutable::of_module(&foreign).unwrap();
+    assert_eq!(listed[0].target.as_deref(), Some("sm_80"));
+    assert_eq!(ListedExecutable::of_module(&module).unwrap()[0].target.as_deref(), Some("x86_64"));
 }
 
 #[test]
@@ -269,7 +274,8 @@ fn what_cannot_replace_an_executable_of_a_module_is_refused() {
     }
     let foreign = self::module("simple_abs.cuda");
     let all = replaced(Selector::All, "add4_swapped.elf");
-    assert_eq!(rewritten(&foreign, &all).map(drop).unwrap_err().code(), StatusCode::Unimplemented);
+    let error = rewritten(&foreign, &all).map(drop).unwrap_err();
+    assert!(error.message().starts_with("the code has the format 'embedded-elf-x86_64'"), "{error}");
     let without = self::module("values");
     assert_eq!(rewritten(&without, &all).map(drop).unwrap_err().code(), StatusCode::NotFound);
 }

@@ -7,12 +7,15 @@
 //!   copied once, before the first dispatch that binds it, and is known until the tracker forgets it. A
 //!   consumer that sees all operations of a submission pays one comparison for each dispatch. One that knows
 //!   what should change, such as a verification, compares the rest once for each submission.
+//! - `unknown.rs` follows the results of kernels that are not run through copies and files: which bytes
+//!   are unknown then.
 //! - `changes.rs` compares bytes, in units of a change or in strides, and `ranges.rs` has sets of ranges.
 
 mod access;
 mod changes;
 mod ranges;
 mod tracker;
+mod unknown;
 
 pub(crate) use access::{Access, Effect, Footprint, Footprints, clamp, extent, written_by_kernels};
 pub use changes::CHANGE_BYTES;
@@ -20,3 +23,4 @@ pub(crate) use changes::{STRIDE_BYTES, changed_strides, changes};
 pub(crate) use ranges::{Ranges, overlap};
 pub use ranges::{distinct_bytes, merged, without};
 pub use tracker::{ChangeTracker, TrackedBinding};
+pub(crate) use unknown::Unknown;

@@ -379,7 +379,7 @@ fn each_stride(
     source: u64,
     mut perform: impl FnMut(usize, &mut [u8], &[u8]),
 ) -> Result<()> {
-    let mut block = [0; STRIDE_BYTES];
+    let mut block = vec![0; part.len().min(STRIDE_BYTES)];
     for (number, old) in part.chunks_mut(STRIDE_BYTES).enumerate() {
         let offset = number * STRIDE_BYTES;
         let new = &mut block[..old.len()];

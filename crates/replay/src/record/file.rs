@@ -1,10 +1,8 @@
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use rehal_base::{Error, HostMemory, MappedFile, Range, Result, StatusCode};
+use rehal_base::platform::{OsStrExt, modified, path_of, reopen_path};
+use rehal_base::{Error, FileId, HostMemory, MappedFile, Range, Result, StatusCode};
 use rehal_hal::{File, FileBackend, FileContents, FileIdentity, FileSource, HostFile, Validation};
 
 use super::object::{Recorded, handle};
@@ -165,16 +163,17 @@ fn describe_disk(
     length: u64,
     options: &RecordOptions,
 ) -> Result<(FileIdentity, Reference)> {
-    // The kernel's name for the open file, whatever its path refers to by now.
-    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    // The system's name for the open file, whatever its path refers to by now.
     let contents = || {
-        MappedFile::open(Path::new(&link)).map_err(|error| {
-            let path = std::fs::read_link(&link).unwrap_or_else(|_| "the imported file".into());
-            Error::new(error.code(), error.message().replace(&link, &path.display().to_string()))
+        let link = reopen_path(file).map_err(|error| Error::io("naming an imported file", &error))?;
+        MappedFile::open(&link).map_err(|error| {
+            let path = path_of(file).unwrap_or_else(|_| "the imported file".into());
+            let message = error.message().replace(&link.display().to_string(), &path.display().to_string());
+            Error::new(error.code(), message)
         })
     };
     let path = || {
-        std::fs::read_link(&link).map_err(|error| {
+        path_of(file).map_err(|error| {
             Error::new(StatusCode::Unavailable, format!("the path of an imported file is unknown: {error}"))
         })
     };
@@ -198,11 +197,9 @@ fn describe_disk(
 
 /// The identity of the file reported by the operating system.
 fn identity(file: &std::fs::File) -> Result<FileIdentity> {
-    let metadata = file.metadata().map_err(|error| Error::io("querying an imported file", &error))?;
-    let seconds = metadata.mtime().unsigned_abs();
-    Ok(FileIdentity {
-        device: metadata.dev(),
-        inode: metadata.ino(),
-        mtime_ns: seconds.wrapping_mul(1_000_000_000) + metadata.mtime_nsec().unsigned_abs(),
-    })
+    let querying = |error| Error::io("querying an imported file", &error);
+    let (metadata, id) = (file.metadata().map_err(querying)?, FileId::of(file).map_err(querying)?);
+    let (seconds, nanoseconds) = modified(&metadata);
+    let mtime_ns = seconds.unsigned_abs().wrapping_mul(1_000_000_000) + nanoseconds.unsigned_abs();
+    Ok(FileIdentity { device: id.device(), inode: id.inode(), mtime_ns })
 }

@@ -34,10 +34,10 @@ mod watch;
 
 use std::fs::{File, TryLockError};
 use std::io::Seek;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rehal_base::platform::{OpenOptionsExt, is_pipe};
 use rehal_base::{Error, Remedy, Result, StatusCode};
 use rehal_hal::{Device, DeviceGroup, HostOp};
 
@@ -208,7 +208,7 @@ const FILE_MODE: u32 = 0o640;
 fn create_file(path: &Path) -> Result<File> {
     let failed = |error| Error::io(format_args!("creating the capture '{}'", path.display()), &error);
     // Checked first: opening a pipe for writing blocks until it has a reader.
-    if std::fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo()) {
+    if std::fs::metadata(path).is_ok_and(|it| is_pipe(&it)) {
         return Err(not_seekable(path));
     }
     // Truncated only once locked, so that the recording of another process stays intact. A lock rather than a

@@ -1,11 +1,11 @@
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use rehal_base::platform::FileExt;
 use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_hal::{
     Buffer, BufferBackend, BufferParams, BufferUsage, Dispatch, Indexed, MappedRange, MemoryAccess,
@@ -19,8 +19,10 @@ use super::{
 };
 use crate::effects::Footprints;
 use crate::operation::Performer;
+use crate::plan::LARGE_BYTES;
 use crate::{
-    AccessedRange, DispatchOperation, HostRead, LiveBuffers, Observer, Operation, Plan, RecordLocation,
+    AccessKind, AccessedRange, DispatchOperation, HostRead, LiveBuffers, Observer, Operation, Plan,
+    RecordLocation,
 };
 
 /// The way to a process that replays.
@@ -37,6 +39,8 @@ pub struct RemoteReplay {
     dispatches: HashMap<u32, Known>,
     /// The sizes of buffers, by captured id.
     sizes: HashMap<u64, u64>,
+    /// Large ranges that are read from files, in buffers that no other transfer writes.
+    from_files: HashMap<u64, Vec<Range>>,
     found: Mutex<Value>,
 }
 
@@ -209,7 +213,8 @@ impl RemoteReplay {
         let (link, dropped, changes) = (Mutex::new(Box::new(link) as _), Mutex::default(), AtomicU64::new(0));
         let connection = Connection { link, exchange, dropped, changes };
         let (connection, found) = (Arc::new(connection), Mutex::default());
-        Self { plan, connection, dispatches, sizes, found }
+        let from_files = from_files(&plan);
+        Self { plan, connection, dispatches, sizes, from_files, found }
     }
 
     /// The findings of the other process in its last complete run.
@@ -255,6 +260,12 @@ impl RemoteReplay {
         let Pending { seen, buffers } = pending;
         let ranges = seen.ranges.iter().zip(buffers).map(|(it, buffer)| {
             let SeenRange { access, buffer_id, offset, length, .. } = *it;
+            let range = Range { offset, length };
+            let is_of_file = |all: &Vec<Range>| all.iter().any(|it| it.covers(range));
+            let access = match self.from_files.get(&buffer_id).is_some_and(is_of_file) {
+                true => AccessKind::Reads,
+                false => access,
+            };
             AccessedRange { access, buffer_id, buffer, offset, length }
         });
         let ranges: Vec<_> = ranges.collect();
@@ -310,6 +321,23 @@ impl RemoteReplay {
         let mut wanting = observers.iter_mut().filter(|it| it.wants_host_reads());
         wanting.try_for_each(|it| it.host_read(&read))
     }
+}
+
+/// The large ranges of buffers that a plan reads from files, such as weights. They do not pass between the
+/// processes at each dispatch that binds them: whatever writes there is found by what reads it later.
+fn from_files(plan: &Plan) -> HashMap<u64, Vec<Range>> {
+    let (mut found, mut others): (HashMap<u64, Vec<Range>>, _) = (HashMap::new(), HashSet::new());
+    plan.distinct_transfers(|it| match it.file {
+        Some(_) if it.target.length >= LARGE_BYTES => {
+            found
+                .entry(it.target.buffer_id)
+                .or_default()
+                .push(Range { offset: it.target.offset, length: it.target.length });
+        }
+        _ => drop(others.insert(it.target.buffer_id)),
+    });
+    found.retain(|id, _| !others.contains(id));
+    found
 }
 
 impl ObservedReplay for RemoteReplay {

@@ -1,8 +1,8 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::ControlFlow;
-use std::os::unix::fs::FileExt;
 
+use rehal_base::platform::FileExt;
 use rehal_base::{HostMemory, Range, Result, StatusCode};
 use rehal_hal::{Buffer, transfer};
 use serde_json::Value;

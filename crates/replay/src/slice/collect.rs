@@ -151,10 +151,10 @@ impl<'s> Collector<'s> {
     }
 
     /// It is not performed: what it may write counts as written.
-    pub(super) fn assume_written(&mut self, operation: &Operation<'_>) -> Result<()> {
-        for it in operation.ranges.iter().filter(|it| it.access == AccessKind::Binds) {
+    pub(super) fn assume_written(&mut self, outputs: &[&AccessedRange<'_>]) -> Result<()> {
+        for it in outputs {
             let buffer = self.index(it.buffer_id)?;
-            self.written.entry(buffer).or_default().add(Range { offset: it.offset, length: it.length });
+            self.written.entry(buffer).or_default().add(it.range());
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rehal_base::{Range, Result};
 use rehal_hal::{BufferParams, Device, WatchedBuffer};
 
+use crate::FindWritten;
 use crate::plan::RecordLocation;
 
 /// Which work to cut out. Occurrences are counted from 0, in the order of a replay.
@@ -47,6 +48,10 @@ pub struct SliceOptions {
     /// Does not perform a dispatch at all, for one that crashes. Nothing is known of what it writes then: all
     /// that is bound to it is kept, and what it may write is read. Not for scopes.
     pub unperformed: bool,
+    /// Devices perform no dispatch: what those before the work may write is unknown, and the slice fails,
+    /// naming the record, if the work needs it. As `unperformed` for the work itself. Tells which bindings a
+    /// function may write, if its format does.
+    pub idle: Option<FindWritten>,
     /// Leaves out the pages of bindings that the work does not access, which a replay of the slice then finds
     /// as new memory has them: usually zeros. Not if the work is not performed by itself, nor of buffers that
     /// cannot be watched. `None` keeps all that is bound to what kernels read.
@@ -85,6 +90,8 @@ pub struct Slice {
     pub content_bytes: u64,
     /// Whether the work was performed by itself, and wrote the same bytes.
     pub is_checked: bool,
+    /// Whether the work was performed: otherwise the reads have the bytes before it.
+    pub is_performed: bool,
     /// The host reads: what the work wrote.
     pub reads: Vec<SlicedRead>,
 }

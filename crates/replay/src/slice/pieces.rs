@@ -1,8 +1,8 @@
 //! Which contents of a slice are bytes of external files.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 
+use rehal_base::platform::FileExt;
 use rehal_base::{Error, Result};
 
 use super::collect::Content;

@@ -9,7 +9,8 @@ use rehal_base::{Context, Error, Result};
 use super::collect::Collector;
 use super::cut::{Item, SlicePlan};
 use super::shared::Shared;
-use crate::{Observer, Operation, RecordLocation};
+use crate::effects::Unknown;
+use crate::{AccessKind, Observer, Operation, RecordLocation};
 
 /// Collects what the work of a scope accesses.
 pub(super) struct ScopeRun<'s> {
@@ -107,6 +108,8 @@ pub(super) struct DispatchRun<'s, F> {
     /// Their submissions, by the ordinals of the records.
     submissions: HashSet<u32>,
     current: Option<Collector<'s>>,
+    /// If devices perform no dispatch.
+    unknown: Option<Unknown>,
     begun: Instant,
     cut: F,
 }
@@ -123,6 +126,11 @@ impl<'s, F: FnMut(usize, Collector<'s>, Duration) -> Result<()>> DispatchRun<'s,
             sites: sites.collect(),
             submissions: submissions.collect(),
             current: None,
+            unknown: shared
+                .options
+                .idle
+                .as_ref()
+                .map(|written| Unknown::new(shared.plan, shared.plan.written_by(|record| written(record)))),
             begun: Instant::now(),
             cut,
         }
@@ -154,22 +162,36 @@ impl<'s, F: FnMut(usize, Collector<'s>, Duration) -> Result<()>> Observer for Di
     }
 
     fn wants_submission(&mut self, submission: RecordLocation) -> bool {
-        self.submissions.contains(&submission.ordinal)
+        self.unknown.is_some() || self.submissions.contains(&submission.ordinal)
+    }
+
+    fn wants_steps(&self) -> bool {
+        self.unknown.is_some()
+    }
+
+    fn step(&mut self, location: RecordLocation) -> Result<()> {
+        self.unknown.iter_mut().for_each(|it| it.step(location));
+        Ok(())
     }
 
     fn wants_command(&mut self, location: RecordLocation, occurrence: u64) -> bool {
-        self.sites.contains_key(&(location.ordinal, occurrence))
+        self.unknown.is_some() || self.sites.contains_key(&(location.ordinal, occurrence))
     }
 
     fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
         let Some(index) = self.site(operation) else { return Ok(ControlFlow::Continue(())) };
+        self.unknown.iter().try_for_each(|it| it.check(operation))?;
         let mut collector = Collector::new(self.shared);
         collector.begin(operation).context(reading_before)?;
         if !self.shared.options.unperformed {
             self.current = Some(collector);
             return Ok(ControlFlow::Continue(()));
         }
-        collector.assume_written(operation).and_then(|()| collector.finish()).context(reading_before)?;
+        let outputs = match &self.unknown {
+            Some(unknown) => unknown.outputs(operation),
+            None => operation.ranges.iter().filter(|it| it.access == AccessKind::Binds).collect(),
+        };
+        collector.assume_written(&outputs).and_then(|()| collector.finish()).context(reading_before)?;
         let elapsed = self.begun.elapsed();
         self.pass_on(index, collector, elapsed)?;
         // The dispatch is not performed, so nothing after it can be either.
@@ -177,6 +199,7 @@ impl<'s, F: FnMut(usize, Collector<'s>, Duration) -> Result<()>> Observer for Di
     }
 
     fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        self.unknown.iter_mut().for_each(|it| it.add(operation));
         let (Some(index), Some(mut collector)) = (self.site(operation), self.current.take()) else {
             return Ok(ControlFlow::Continue(()));
         };

@@ -30,10 +30,12 @@ impl<'r> Shared<'r> {
             HostOp::Create(CreateOp::CommandBuffer { params, created, .. }) => Some((created, params)),
             _ => None,
         };
+        let mut options = options.clone();
+        options.unperformed |= options.idle.is_some();
         Self {
             replay,
             plan,
-            options: options.clone(),
+            options,
             buffers: plan.buffer_ids.iter().copied().zip(0..).collect(),
             commands: plan.commands_by_buffer(),
             params: plan.host_ops.iter().filter_map(params).collect(),

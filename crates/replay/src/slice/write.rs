@@ -42,7 +42,8 @@ impl Shared<'_> {
         let reads = std::mem::take(&mut collected.outputs).into_iter().map(read).collect();
         let SlicePlan { ref name, location, occurrence, .. } = *found;
         let is_checked = tested.is_checked;
-        Ok(Slice { name: name.clone(), location, occurrence, content_bytes, is_checked, reads })
+        let is_performed = !self.options.unperformed;
+        Ok(Slice { name: name.clone(), location, occurrence, content_bytes, is_checked, is_performed, reads })
     }
 
     /// Whether the work is performed as a replay of the slice performs it.

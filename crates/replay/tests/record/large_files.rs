@@ -8,11 +8,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rehal_base::{HostMemory, Result, StatusCode, mapped_file_at};
-use rehal_capture::CaptureBytes;
+use rehal_capture::{CaptureBytes, OpenOptions};
 use rehal_hal::{BufferRef, Device, DeviceGroup, HostFile, MemoryAccess, QUEUE_AFFINITY_ANY, SemaphoreFlags};
 use rehal_replay::{
-    FilePolicy, FileValidation, FileWrites, HostRead, Observer, Plan, PlanOptions, RecordOptions, Replay,
-    ReplayOptions, Scope,
+    FilePolicy, FileValidation, FileWrites, HostRead, Observer, Plan, PlanCheck, PlanOptions, RecordOptions,
+    Replay, ReplayOptions, Scope,
 };
 use tempfile::NamedTempFile;
 
@@ -169,6 +169,31 @@ fn what_a_capture_contains_is_mapped_from_it() {
         let capture = record_with(policy, file.path(), reads, false);
         file.close().unwrap();
         is_mapped_from_its_file(&capture, &expected(reads), is_mapped);
+    }
+}
+
+/// A read whose offset does not agree with that of the first one is copied: a plan knows that before a run.
+#[test]
+fn memory_needs_count_what_is_mapped() {
+    const MIB: u64 = 1 << 20;
+    let cases: [(&[Read], u64); 5] = [
+        (&[(0, 0, 4 * MIB)], 4 * MIB),
+        (&[(64, 0, 4 * MIB)], 4 * MIB),
+        (&[(0, 0, 2 * MIB), (2 * MIB, 2 * MIB, 2 * MIB)], 4 * MIB),
+        (&[(0, 0, 2 * MIB), (64, 2 * MIB, 2 * MIB)], 2 * MIB),
+        (&[(4, 0, 4 * MIB)], 0),
+    ];
+    for (reads, mapped) in cases {
+        let file = on_disk();
+        let capture = record(file.path(), reads, false);
+        let bytes = CaptureBytes::from(capture.clone());
+        let opened = bytes.open(OpenOptions::default()).unwrap();
+        let mut check = PlanCheck::new(&bytes);
+        opened.records().for_each(|record| check.add(&record.unwrap()).unwrap());
+        let of_check = check.finish(&bytes, &opened).unwrap().memory();
+        for needs in [Plan::compile(capture, PlanOptions::default()).unwrap().memory(), of_check] {
+            assert_eq!((needs.mapped_bytes, needs.own_bytes), (mapped, BUFFER_BYTES - mapped), "{reads:?}");
+        }
     }
 }
 

@@ -11,23 +11,10 @@ mod prepared;
 mod support;
 pub mod validator;
 
-use rehal_base::FileKind;
-use rehal_hal::{ExecutableFormat, FunctionInfo};
+use rehal_hal::{ExecutableFormat, gpu_formats};
 
 pub(crate) use pipeline::{Pipeline, Slots, descriptor_range};
 pub(crate) use prepared::{VulkanExecutable, is_supported};
 
-use rehal_formats::vulkan::{Image, binds_addresses, written_bindings};
-
 /// The formats of the driver.
-pub(crate) const FORMATS: [ExecutableFormat; 1] = [ExecutableFormat {
-    prefix: "vulkan-",
-    description: "SPIR-V",
-    files: &[FileKind::VulkanExecutable, FileKind::SpirV],
-    is_host_code: false,
-    states_workgroup_sizes: true,
-    functions: |format, bytes| FunctionInfo::of_code(Image::read(format, bytes)?.functions()),
-    written_bindings: Some(written_bindings),
-    binds_addresses: Some(binds_addresses),
-    is_same_code: None,
-}];
+pub(crate) const FORMATS: [ExecutableFormat; 1] = [gpu_formats::VULKAN];

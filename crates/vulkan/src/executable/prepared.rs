@@ -10,8 +10,8 @@ use ash::vk;
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_crash::CrashNote;
 use rehal_formats::vulkan::{
-    DescriptorKind, DescriptorSlot, Dispatch, DispatchAbi, ExecutableFormat, Image, PipelineLayout,
-    ShaderSupport, SubgroupSizes,
+    DescriptorKind, DescriptorSlot, Dispatch, DispatchAbi, Image, PipelineLayout, ShaderSupport,
+    SubgroupSizes, VulkanFormat,
 };
 use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo};
 
@@ -66,7 +66,7 @@ fn refusal(what: &str, result: vk::Result) -> Error {
 
 /// Whether a device prepares executables of this format.
 pub(crate) fn is_supported(gpu: &Gpu, abis: DispatchAbis, format: &str) -> bool {
-    let Ok(format) = ExecutableFormat::from_name(format) else { return false };
+    let Ok(format) = VulkanFormat::from_name(format) else { return false };
     let is_enabled = match format.dispatch_abi() {
         DispatchAbi::Descriptors => abis != DispatchAbis::BufferDeviceAddress,
         DispatchAbi::Addresses => abis != DispatchAbis::Descriptor,

@@ -2,6 +2,38 @@
 
 use std::arch::asm;
 
+/// Calls a function of the C library with three arguments.
+#[cfg(unix)]
+macro_rules! call {
+    ($function:path, $first:expr, $second:expr, $third:expr) => {
+        asm!(
+            "call {function}",
+            function = sym $function,
+            inout("rdi") $first => _,
+            inout("rsi") $second => _,
+            inout("rdx") $third => _,
+            clobber_abi("C"),
+        )
+    };
+}
+
+/// The same in the ABI of Windows, in which the caller reserves 32 bytes.
+#[cfg(windows)]
+macro_rules! call {
+    ($function:path, $first:expr, $second:expr, $third:expr) => {
+        asm!(
+            "sub rsp, 32",
+            "call {function}",
+            "add rsp, 32",
+            function = sym $function,
+            inout("rcx") $first => _,
+            inout("rdx") $second => _,
+            inout("r8") $third => _,
+            clobber_abi("C"),
+        )
+    };
+}
+
 crate::platform::scalars! {
     load_1 store_1 1 reg_byte u8, u32, "movzx {0:e}, byte ptr [{1}]", "mov byte ptr [{0}], {1}";
     load_2 store_2 2 reg u16, u32, "movzx {0:e}, word ptr [{1}]", "mov word ptr [{0}], {1:x}";
@@ -19,14 +51,7 @@ pub(crate) unsafe fn copy_large(source: *const u8, target: *mut u8, length: usiz
     // ABI does not preserve. It reads and writes `length` bytes from `source` and `target`, which the caller
     // guarantees.
     unsafe {
-        asm!(
-            "call {copy}",
-            copy = sym libc::memmove,
-            inout("rdi") target => _,
-            inout("rsi") source => _,
-            inout("rdx") length => _,
-            clobber_abi("C"),
-        );
+        call!(libc::memmove, target, source, length);
     }
 }
 
@@ -38,13 +63,6 @@ pub(crate) unsafe fn copy_large(source: *const u8, target: *mut u8, length: usiz
 pub(crate) unsafe fn set_all(target: *mut u8, length: usize, value: u8) {
     // SAFETY: as in `copy_large`; it writes `length` bytes to `target`, which the caller guarantees.
     unsafe {
-        asm!(
-            "call {set}",
-            set = sym libc::memset,
-            inout("rdi") target => _,
-            inout("esi") u32::from(value) => _,
-            inout("rdx") length => _,
-            clobber_abi("C"),
-        );
+        call!(libc::memset, target, usize::from(value), length);
     }
 }

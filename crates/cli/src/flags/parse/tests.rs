@@ -1,5 +1,6 @@
-use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+
+use rehal_base::platform::OsStrExt;
 
 use super::*;
 use crate::flags::{Query, Words};

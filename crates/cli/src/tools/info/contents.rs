@@ -18,6 +18,16 @@ pub(super) struct Info<'a> {
     #[serde(flatten)]
     pub contents: Contents<'a>,
     pub replay: Replayability<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub substitutes: Option<Substitutes>,
+}
+
+/// Whether replays would accept the replacements that flags name.
+#[derive(Serialize)]
+pub(in crate::tools) struct Substitutes {
+    pub accepted: bool,
+    #[serde(serialize_with = "reason")]
+    pub error: Option<Error>,
 }
 
 /// The contents of a capture, whatever the machine.
@@ -108,7 +118,7 @@ impl<'a> Info<'a> {
             memory: verdict.memory,
             confinement,
         };
-        Self { contents, replay }
+        Self { contents, replay, substitutes: None }
     }
 }
 
@@ -175,6 +185,10 @@ impl<'a> Reason<'a> {
         let (status, message) = (error.code().name(), error.message());
         Self { status, message, at: error.context_lines(), advice: advice::of(error) }
     }
+}
+
+fn reason<S: Serializer>(error: &Option<Error>, serializer: S) -> Result<S::Ok, S::Error> {
+    error.as_ref().map(Reason::from_error).serialize(serializer)
 }
 
 fn reasons<S: Serializer>(errors: &[Error], serializer: S) -> Result<S::Ok, S::Error> {

@@ -25,6 +25,7 @@ impl Report for Info<'_> {
         let mut text = String::new();
         head(&mut text, &self.contents);
         verdict(&mut text, self);
+        substitutes(&mut text, self);
         scopes(&mut text, &self.contents, layout);
         executables(&mut text, &self.contents, layout);
         bytes(&mut text, &self.contents, layout);
@@ -119,6 +120,18 @@ fn verdict(text: &mut String, info: &Info<'_>) {
         }
     }
     more(text, replay.reasons.len(), MAX_ROWS);
+}
+
+fn substitutes(text: &mut String, info: &Info<'_>) {
+    let Some(substitutes) = &info.substitutes else { return };
+    let _ = writeln!(text, "\nSubstitutes: {}", if substitutes.accepted { "accepted" } else { "refused" });
+    for line in substitutes
+        .error
+        .iter()
+        .flat_map(|it| advice::report(it).lines().map(str::to_owned).collect::<Vec<_>>())
+    {
+        let _ = writeln!(text, "  {line}");
+    }
 }
 
 fn scopes(text: &mut String, it: &Contents<'_>, layout: Layout) {

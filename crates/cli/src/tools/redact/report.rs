@@ -83,9 +83,12 @@ fn text(it: &Redaction, counts: Counts) -> String {
         kept.workgroup_count_bytes,
         it.indirect_dispatch_count,
         match counts {
-            Counts::Data => "",
-            Counts::Compared => "; some may be computed: a replay of the original has the same",
-            Counts::Unchecked => "; some may be computed from what was replaced: not checked",
+            Counts::Data => String::new(),
+            Counts::Compared => "; some may be computed: a replay of the original has the same".into(),
+            Counts::Unchecked => format!(
+                "; some may be computed from what was replaced, which only a run tells: see record #{}",
+                it.first_indirect.unwrap_or_default()
+            ),
         }
     ));
     if kept.stated_bytes != 0 {

@@ -1,9 +1,9 @@
 //! Commands that check captures.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
+use rehal_base::platform::{OsStrExt, OsStringExt};
 use rehal_base::{Error, Result};
 use rehal_jobs::Job;
 

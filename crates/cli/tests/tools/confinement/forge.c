@@ -21,7 +21,7 @@ static int is_side(void) {
   for (int fd = 3; fd < 64; ++fd) {
     char path[64], opened[64] = {0};
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    if (readlink(path, opened, sizeof "/memfd:rehal-replay" - 1) > 0 && !strcmp(opened, "/memfd:rehal-replay")) return 1;
+    if (readlink(path, opened, sizeof "/memfd:rehal-temporary" - 1) > 0 && !strcmp(opened, "/memfd:rehal-temporary")) return 1;
   }
   return 0;
 }

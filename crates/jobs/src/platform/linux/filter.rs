@@ -13,19 +13,16 @@ use crate::platform::cannot;
 #[rustfmt::skip]
 const ALLOWED: &[c_long] = &[
     // Memory.
-    libc::SYS_brk, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect,
+    libc::SYS_brk, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect,
     libc::SYS_madvise, libc::SYS_mincore, libc::SYS_msync, libc::SYS_mlock, libc::SYS_munlock,
     libc::SYS_membarrier, libc::SYS_memfd_create, libc::SYS_mbind, libc::SYS_get_mempolicy,
     libc::SYS_set_mempolicy,
     // Files.
     libc::SYS_close, libc::SYS_close_range, libc::SYS_read, libc::SYS_readv,
-    libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2, libc::SYS_write, libc::SYS_writev,
-    libc::SYS_pwrite64, libc::SYS_pwritev, libc::SYS_pwritev2, libc::SYS_lseek, libc::SYS_fstat,
+    libc::SYS_pread64, libc::SYS_preadv, libc::SYS_preadv2, libc::SYS_write, libc::SYS_writev, libc::SYS_fstat,
     libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_fstatfs, libc::SYS_faccessat, libc::SYS_faccessat2,
-    libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_getcwd, libc::SYS_ftruncate,
-    libc::SYS_fallocate, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_sync_file_range,
-    libc::SYS_fadvise64, libc::SYS_copy_file_range, libc::SYS_sendfile, libc::SYS_flock, libc::SYS_dup,
-    libc::SYS_dup3, libc::SYS_pipe2, libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_create1,
+    libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_getcwd, libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_sync_file_range,
+    libc::SYS_fadvise64, libc::SYS_sendfile, libc::SYS_flock, libc::SYS_pipe2, libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_eventfd2, libc::SYS_timerfd_create,
     libc::SYS_timerfd_settime, libc::SYS_umask,
     // Time.
@@ -47,6 +44,21 @@ const ALLOWED: &[c_long] = &[
 /// Changes of names of files, where Landlock decides about directories that are written.
 const NAMES: &[c_long] = &[libc::SYS_mkdirat, libc::SYS_unlinkat, libc::SYS_renameat2, libc::SYS_linkat];
 
+/// Calls that change what a file has, or make a descriptor by which that can be done, and which of their
+/// arguments is the file. They are not allowed for standard output and error, which may be a file that has
+/// the output of others: a process can only add to it.
+const CHANGES: [(c_long, u8); 9] = [
+    (libc::SYS_ftruncate, 0),
+    (libc::SYS_fallocate, 0),
+    (libc::SYS_pwrite64, 0),
+    (libc::SYS_pwritev, 0),
+    (libc::SYS_pwritev2, 0),
+    (libc::SYS_copy_file_range, 2),
+    (libc::SYS_mmap, 4),
+    (libc::SYS_dup, 0),
+    (libc::SYS_dup3, 0),
+];
+
 /// Calls that wait for who reads or writes a file, such as a pager.
 #[rustfmt::skip]
 pub(crate) const CALLS_ON_FILES: [i64; 12] = [
@@ -56,13 +68,14 @@ pub(crate) const CALLS_ON_FILES: [i64; 12] = [
 ];
 
 /// Operations of fcntl(2): those on a descriptor, without signals, and without flags of an open file, which
-/// the user's shell shares.
+/// the user's shell shares. Those that copy one are among [`COPIES`].
 #[rustfmt::skip]
-const CONTROLS: [i32; 14] = [
-    libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL,
+const CONTROLS: [i32; 12] = [
+    libc::F_GETFD, libc::F_SETFD, libc::F_GETFL,
     libc::F_GETLK, libc::F_SETLK, libc::F_SETLKW, libc::F_OFD_GETLK, libc::F_OFD_SETLK,
     libc::F_OFD_SETLKW, libc::F_ADD_SEALS, libc::F_GET_SEALS, libc::F_GETPIPE_SZ,
 ];
+const COPIES: [i32; 2] = [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC];
 
 /// Operations of ioctl(2): questions. Others put words into the terminal of the user.
 const QUESTIONS: [i32; 4] =
@@ -96,6 +109,8 @@ enum Condition {
     Is(u8, u32),
     /// Of its lower half, the bits of the first number are those of the second.
     Has(u8, u32, u32),
+    /// Its lower half is above this.
+    Above(u8, u32),
     Null(u8),
 }
 
@@ -110,7 +125,18 @@ fn rules(controls_devices: bool, changes_names: bool, trapped: &[c_long]) -> BTr
         rules.extend(NAMES.iter().chain(processor::NAMES).map(|call| (*call, Rule::Allowed)));
     }
     rules.extend(trapped.iter().map(|call| (*call, Rule::Trapped)));
-    rules.insert(libc::SYS_fcntl, one_of(1, &CONTROLS));
+    let printed = [libc::STDOUT_FILENO, libc::STDERR_FILENO].map(|it| it as u32);
+    let old = processor::OLD_COPIES.iter().map(|call| (*call, 0));
+    rules.extend(
+        CHANGES.into_iter().chain(old).map(|(call, file)| (call, Rule::Unless(file, printed.to_vec()))),
+    );
+    // Where it is at, which C's streams ask.
+    let asks = vec![Condition::Is(2, libc::SEEK_CUR as u32), Condition::Null(1)];
+    let others = [vec![Condition::Above(0, printed[1])], vec![Condition::Is(0, libc::STDIN_FILENO as u32)]];
+    rules.insert(libc::SYS_lseek, Rule::If(others.into_iter().chain([asks]).collect()));
+    let controls = CONTROLS.iter().map(|it| vec![Condition::Is(1, *it as u32)]);
+    let copies = COPIES.iter().map(|it| vec![Condition::Is(1, *it as u32), Condition::Above(0, printed[1])]);
+    rules.insert(libc::SYS_fcntl, Rule::If(controls.chain(copies).collect()));
     rules.insert(libc::SYS_prctl, one_of(0, &NAMINGS));
     rules.insert(
         libc::SYS_ioctl,
@@ -148,6 +174,7 @@ fn rules(controls_devices: bool, changes_names: bool, trapped: &[c_long]) -> BTr
 const LOAD: u16 = 0x20;
 const AND: u16 = 0x54;
 const EQUAL: u16 = 0x15;
+const ABOVE: u16 = 0x25;
 const AT_LEAST: u16 = 0x35;
 const RETURN: u16 = 0x06;
 
@@ -220,12 +247,14 @@ fn checked(all: &[Condition]) -> Vec<sock_filter> {
             Condition::Has(index, mask, value) => {
                 vec![argument(index, 0), instruction(AND, mask, 0, 0), equal(value)]
             }
+            Condition::Above(index, value) => vec![argument(index, 0), instruction(ABOVE, value, 0, 0)],
             Condition::Null(index) => vec![argument(index, 0), equal(0), argument(index, 1), equal(0)],
         })
         .chain([instruction(RETURN, ALLOW, 0, 0)])
         .collect();
     let count = checked.len();
-    for (at, instruction) in checked.iter_mut().enumerate().filter(|(_, it)| it.code == EQUAL) {
+    for (at, instruction) in checked.iter_mut().enumerate().filter(|(_, it)| matches!(it.code, EQUAL | ABOVE))
+    {
         instruction.jf = (count - at - 1) as u8;
     }
     checked
@@ -248,6 +277,7 @@ mod tests {
                 LOAD => value = (arguments[(k as usize - 16) / 8] >> (8 * (k % 8))) as u32,
                 AND => value &= k,
                 EQUAL => at += usize::from(if value == k { jt } else { jf }),
+                ABOVE => at += usize::from(if value > k { jt } else { jf }),
                 AT_LEAST => at += usize::from(if value >= k { jt } else { jf }),
                 RETURN => return k,
                 _ => panic!("instruction {code:#x}"),
@@ -267,7 +297,9 @@ mod tests {
                 let expected = match rules.get(&c_long::from(call as i32)) {
                     Some(Rule::Allowed) => ALLOW,
                     Some(Rule::Trapped) => TRAP,
-                    Some(Rule::If(_)) if call == libc::SYS_clone as u32 => ALLOW,
+                    Some(Rule::If(_)) if [libc::SYS_clone, libc::SYS_lseek].contains(&(call as c_long)) => {
+                        ALLOW
+                    }
                     Some(Rule::Unless(..)) => ALLOW,
                     Some(Rule::If(_)) | None => MISSING,
                 };
@@ -285,6 +317,20 @@ mod tests {
         let own = u64::from(std::process::id());
         for (call, arguments, expected) in [
             (libc::SYS_fcntl, [9, libc::F_DUPFD_CLOEXEC as u64, 0, 0, 0, 0], ALLOW),
+            (libc::SYS_fcntl, [2, libc::F_DUPFD_CLOEXEC as u64, 0, 0, 0, 0], MISSING),
+            (libc::SYS_fcntl, [1, libc::F_GETFL as u64, 0, 0, 0, 0], ALLOW),
+            (libc::SYS_fcntl, [1, libc::F_SETFL as u64, 0, 0, 0, 0], MISSING),
+            (libc::SYS_ftruncate, [3, 0, 0, 0, 0, 0], ALLOW),
+            (libc::SYS_lseek, [9, 5, 0, 0, 0, 0], ALLOW),
+            (libc::SYS_lseek, [1, 0, 1, 0, 0, 0], ALLOW),
+            (libc::SYS_lseek, [1, 0, 0, 0, 0, 0], MISSING),
+            (libc::SYS_lseek, [2, 1 << 32, 1, 0, 0, 0], MISSING),
+            (libc::SYS_ftruncate, [1, 0, 0, 0, 0, 0], MISSING),
+            (libc::SYS_dup3, [2, 9, 0, 0, 0, 0], MISSING),
+            (libc::SYS_copy_file_range, [1, 0, 9, 0, 0, 0], ALLOW),
+            (libc::SYS_copy_file_range, [9, 0, 1, 0, 0, 0], MISSING),
+            (libc::SYS_mmap, [0, 9, 3, 34, u64::MAX, 0], ALLOW),
+            (libc::SYS_mmap, [0, 9, 3, 1, 1, 0], MISSING),
             (libc::SYS_fcntl, [libc::F_DUPFD_CLOEXEC as u64, 8, 0, 0, 0, 0], MISSING),
             (libc::SYS_kill, [own, 9, 0, 0, 0, 0], ALLOW),
             (libc::SYS_kill, [own + 1, 9, 0, 0, 0, 0], MISSING),

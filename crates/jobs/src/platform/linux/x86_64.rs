@@ -6,7 +6,7 @@ use libc::c_long;
 #[rustfmt::skip]
 pub(super) const ALLOWED: &[c_long] = &[
     libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink,
-    libc::SYS_getdents, libc::SYS_dup2, libc::SYS_pipe, libc::SYS_poll, libc::SYS_select,
+    libc::SYS_getdents, libc::SYS_pipe, libc::SYS_poll, libc::SYS_select,
     libc::SYS_epoll_create, libc::SYS_epoll_wait, libc::SYS_time, libc::SYS_getpgrp, libc::SYS_getrlimit,
     libc::SYS_arch_prctl, libc::SYS_pause,
 ];
@@ -19,6 +19,9 @@ pub(super) const NAMES: &[c_long] = &[
 
 /// Calls that open a file, with flags as the second argument.
 pub(super) const OLD_OPENS: &[c_long] = &[libc::SYS_open];
+
+/// Calls that copy a descriptor.
+pub(super) const OLD_COPIES: &[c_long] = &[libc::SYS_dup2];
 
 /// `AUDIT_ARCH_X86_64` (linux/audit.h).
 pub(super) const AUDIT_NUMBER: u32 = 0xc000_003e;

@@ -13,6 +13,17 @@ fn judged(
     captured: &Kernel,
     candidate: &Kernel,
 ) -> (Option<usize>, Option<RoundingError>) {
+    judged_by(element_type, inputs, captured, candidate, None)
+}
+
+/// The same with these ranges of the inputs moved, in elements.
+fn judged_by(
+    element_type: &str,
+    inputs: &[f64],
+    captured: &Kernel,
+    candidate: &Kernel,
+    moved: Option<&[std::ops::Range<usize>]>,
+) -> (Option<usize>, Option<RoundingError>) {
     let element_type = element_type.parse().unwrap();
     let (format, floats) = (Format::for_type(element_type).unwrap(), Floats::for_type(element_type).unwrap());
     let bytes = |numbers: &[f64]| {
@@ -27,10 +38,16 @@ fn judged(
     let inputs = bytes(inputs);
     let (expected, actual) = (run(captured, &inputs), run(candidate, &inputs));
     let mut rounding = Rounding::new(element_type, expected.len()).unwrap();
+    rounding.moves_pieces = moved.is_some();
+    let whole = 0..inputs.len() / format.bytes;
     for pair in 0..Nudge::PAIRS {
         let nudged = |is_opposite| {
             let mut inputs = inputs.clone();
-            format.nudge(&mut inputs, Nudge { pair, is_opposite }, &mut fastrand::Rng::with_seed(pair));
+            let mut random = fastrand::Rng::with_seed(pair);
+            for it in moved.unwrap_or(std::slice::from_ref(&whole)) {
+                let bytes = &mut inputs[it.start * format.bytes..it.end * format.bytes];
+                format.nudge(bytes, Nudge { pair, is_opposite }, &mut random);
+            }
             // New memory, which no result looks like.
             NudgedRun { before: vec![0x3f; expected.len()], after: run(captured, &inputs) }
         };
@@ -270,6 +287,44 @@ fn sums_in_any_order_are_right() {
                     assert!(!error.is_ill_conditioned && error.multiple.is_some(), "{error:?}");
                 }
             }
+        }
+    }
+}
+
+/// One matrix is moved, and an eighth of the other.
+#[test]
+fn pieces_of_a_long_factor_are_enough() {
+    for depth in [72, 1024] {
+        let (count, piece) = (ROWS * depth, depth / 8);
+        let pieces = (0..ROWS).map(|row| count + row * depth + row..count + row * depth + row + piece);
+        let moved: Vec<_> = std::iter::once(0..count).chain(pieces).collect();
+        for inputs in [numbers(2 * count), positive(2 * count)] {
+            for captured in CAPTURED.map(|it| product(depth, it)) {
+                let judged = |sum| judged_by("f32", &inputs, &captured, &product(depth, sum), Some(&moved));
+                for candidate in ORDERS {
+                    let (wrong, error) = judged(candidate);
+                    assert_eq!(wrong, None, "{error:?}");
+                }
+                for wrong in [without_bits::<13>, without_bits::<8>, without_last] {
+                    assert!(judged(wrong).0.is_some());
+                }
+            }
+        }
+    }
+}
+
+/// All of them are within the input, apart, and begin at an element.
+#[test]
+fn pieces_are_spread_over_an_input() {
+    let format = Format::for_type("f32".parse().unwrap()).unwrap();
+    for length in [LONG_BYTES + 4, (64 << 20) + 12] {
+        let input = Range { offset: 20, length };
+        let pieces = pieces(input, format, &mut fastrand::Rng::with_seed(3));
+        assert_eq!(pieces.len(), PIECE_COUNT as usize);
+        assert!(pieces.is_sorted_by(|one, next| one.end() <= next.offset + 4));
+        for (piece, at) in pieces.iter().zip(0..) {
+            assert!(input.covers(*piece) && piece.length == PIECE_BYTES && piece.offset % 4 == 0);
+            assert!(piece.offset - 20 + 4 >= at * (length / PIECE_COUNT));
         }
     }
 }

@@ -3,9 +3,8 @@
 
 use object::LittleEndian as LE;
 use object::elf::{
-    ELFCLASS64, ELFDATA2LSB, EM_386, EM_AARCH64, EM_AMDGPU, EM_ARM, EM_CUDA, EM_RISCV, EM_X86_64, ET_DYN,
-    FileHeader64, Machine as MachineId, PF_X, PT_LOAD, ProgramFlags, ProgramHeader64, ProgramType,
-    SectionHeader64,
+    ELFDATA2LSB, EM_386, EM_AARCH64, EM_AMDGPU, EM_ARM, EM_CUDA, EM_RISCV, EM_X86_64, ET_DYN, FileHeader64,
+    Machine as MachineId, PF_X, PT_LOAD, ProgramFlags, ProgramHeader64, ProgramType, SectionHeader64,
 };
 use rehal_base::FormatError;
 
@@ -76,14 +75,7 @@ pub(super) fn check_machine(file: Reader<'_>) -> Result<(), FormatError> {
 pub(in crate::executable) fn segments(
     file: Reader<'_>,
 ) -> Result<Table<'_, ProgramHeader64<LE>>, FormatError> {
-    let ident = file.take(4, 2, "e_ident")?;
-    if ident[0] != ELFCLASS64.0 {
-        return Err(file.unsupported(4, "e_ident[EI_CLASS]", "2 (64-bit)", ident[0].to_string()));
-    }
-    if ident[1] != ELFDATA2LSB.0 {
-        return Err(file.unsupported(5, "e_ident[EI_DATA]", "1 (little-endian)", ident[1].to_string()));
-    }
-    let header = file.table::<FileHeader64<LE>>(0, HEADER_BYTES, "Elf64_Ehdr")?.entries[0];
+    let header = rehal_formats::elf::header(file)?;
     let version = header.e_version.get(LE);
     if version != 1 {
         return Err(file.unsupported(20, "e_version", "1", version.to_string()));

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::header::Segment;
 use super::image::Image;
 use super::relocate;
-use crate::platform::{Mapping, Protection, WritableMapping};
+use crate::platform::{Mapping, Protection, WritableMapping, executable_fn};
 use rehal_formats::elf::u64_at;
 
 /// An image in memory, relocated and protected; unmapped when dropped.
@@ -61,7 +61,7 @@ impl Image<'_> {
             // that the code there is an initializer.
             unsafe {
                 let initializer =
-                    std::mem::transmute::<*const c_void, extern "C" fn()>(*address as *const c_void);
+                    std::mem::transmute::<*const c_void, executable_fn!(fn())>(*address as *const c_void);
                 initializer();
             }
         }

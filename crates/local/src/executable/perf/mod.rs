@@ -8,10 +8,10 @@ mod jitdump;
 
 use std::fs::{File, OpenOptions, remove_file};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+use rehal_base::platform::OpenOptionsExt;
 use rehal_base::{Context, Error, Result};
 use rehal_hal::PerfMap;
 

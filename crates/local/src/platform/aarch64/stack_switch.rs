@@ -10,7 +10,7 @@ use std::ffi::c_void;
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn switch(
     argument: *mut c_void,
-    function: extern "C" fn(*mut c_void),
+    function: executable_fn!(fn(*mut c_void)),
     top: *mut u8,
 ) {
     // With a frame record, by which debuggers and profilers find the caller.

@@ -10,7 +10,7 @@ use rehal_base::page_bytes;
 use rehal_crash::{arm_thread, handles_faults};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
-use crate::platform::switch;
+use crate::platform::call_on;
 use crate::platform::system::{STACK, keep_small};
 
 /// Reserved below a stack: a function with large arrays may access memory far below it first. Reserved pages
@@ -72,22 +72,11 @@ impl KernelStack {
     /// Calls `work` on this stack. `work` must not panic: that ends the process.
     #[inline]
     pub(crate) fn run<F: FnOnce()>(&mut self, work: F) {
-        extern "C" fn call<F: FnOnce()>(work: *mut c_void) {
-            // SAFETY: `run` passes the address of its `Option<F>`, which lives until this returns and is used
-            // by nothing else.
-            if let Some(work) = unsafe { (*work.cast::<Option<F>>()).take() } {
-                work();
-            }
-        }
-        let mut work = Some(work);
         let low = self.mapping.as_ptr().addr() + self.guard;
         let previous = IN_USE.replace((low, self.guard));
         // SAFETY: the end of the stack is aligned to a page, nothing else is on it, and it is mapped until
-        // this returns; `call` takes what it is passed, and does not unwind.
-        unsafe {
-            let top = self.mapping.as_ptr().add(self.guard + self.length);
-            switch((&raw mut work).cast(), call::<F>, top);
-        }
+        // this returns.
+        unsafe { call_on(self.mapping.as_ptr().add(self.guard + self.length), work) };
         IN_USE.set(previous);
     }
 }

@@ -8,9 +8,9 @@ use std::ffi::c_void;
 /// `top` is aligned to 16 bytes, and the memory below it is a stack that is not in use. `function` does not
 /// unwind.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn switch(
+pub(crate) unsafe extern "sysv64" fn switch(
     argument: *mut c_void,
-    function: extern "C" fn(*mut c_void),
+    function: executable_fn!(fn(*mut c_void)),
     top: *mut u8,
 ) {
     // With a frame pointer, by which debuggers and profilers find the caller.

@@ -13,8 +13,8 @@ use rehal_crash::{BlackBox, RunningThread};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process, waitid};
 
-use crate::interrupts::{self, PassedOn};
 use crate::platform::CALLS_ON_FILES;
+use crate::platform::interrupts::{self, PassedOn};
 
 /// Most bytes of the answer of a copy.
 const MAX_ANSWER_BYTES: usize = 64 << 20;

@@ -20,7 +20,7 @@ static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 const PANICKED: u8 = 101;
 
 /// Whether standard output was closed when the process started.
-pub(super) fn stdout_was_closed() -> bool {
+pub(crate) fn stdout_was_closed() -> bool {
     WAS_CLOSED.load(Ordering::Relaxed)
 }
 

@@ -25,10 +25,10 @@ use serde::de::DeserializeOwned;
 use signal_hook::low_level::{emulate_default_handler, raise, signal_name};
 
 use self::process_copy::{Kernels, ProcessCopy, Stuck};
-use crate::group::forget_watchdog;
-use crate::interrupts::{self, PassedOn};
+use crate::JobEnd;
+use crate::platform::group::forget_watchdog;
+use crate::platform::interrupts::{self, PassedOn};
 use crate::platform::{DESCRIPTORS, end_with_parent};
-use crate::{JobEnd, Worker};
 
 /// The longest time of a copy without progress, unless a user knows better.
 pub const PROGRESS_TIME: Duration = Duration::from_secs(60);
@@ -145,23 +145,6 @@ fn read_answer<T: DeserializeOwned>(answered: &[u8]) -> Result<Result<T>> {
     serde_json::from_slice(answered).map_err(|error| {
         Error::new(StatusCode::Aborted, format!("the process of kernels ended without its outcome: {error}"))
     })
-}
-
-/// Does work in a worker's process: says with which status it is about to end. `report` gets its error.
-pub fn announced(worker: &Worker, work: impl FnOnce() -> Result<u8>, report: fn(&Error)) -> Result<u8> {
-    let status = worker.exit_status();
-    say(File::from(status.map_err(|error| Error::io("passing an exit status", &error))?), work, report)
-}
-
-fn say(mut to: File, work: impl FnOnce() -> Result<u8>, report: fn(&Error)) -> Result<u8> {
-    let cannot = |error: io::Error| Error::io("passing an exit status", &error);
-    rehal_crash::announce_exits(to.try_clone().map_err(cannot)?.into());
-    let status = work().unwrap_or_else(|error| {
-        report(&error);
-        1
-    });
-    to.write_all(&[status]).map_err(cannot)?;
-    Ok(status)
 }
 
 /// Threads of an emulator that runs this process, in which none of this program's code runs.

@@ -146,9 +146,12 @@ pub fn is_interrupted() -> bool {
     FLAG.lock().as_ref().is_some_and(|it| it.load(Ordering::Relaxed))
 }
 
-/// The signals that end a tool and are not ignored.
+/// The signals that end a tool.
+pub const SIGNALS: [c_int; 3] = [SIGHUP, SIGINT, SIGTERM];
+
+/// The signals of these that are not ignored.
 fn handled() -> impl Iterator<Item = c_int> {
-    [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !rehal_crash::is_ignored(*signal))
+    SIGNALS.into_iter().filter(|signal| !rehal_crash::is_ignored(*signal))
 }
 
 fn end(signal: c_int) {

@@ -1,6 +1,5 @@
 //! Jobs as processes of this machine.
 
-use std::collections::VecDeque;
 use std::env;
 use std::fs::File;
 use std::io::{self, PipeReader, Read, Write};
@@ -15,9 +14,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, kill_process_group};
 use serde_json::Value;
 
-use crate::group::ProcessGroup;
+use crate::platform::group::ProcessGroup;
 use crate::platform::{limit_memory, process_descriptor};
-use crate::worker::{MAX_MESSAGE_BYTES, Message, Worker};
+use crate::worker::{Worker, WorkerMessages};
 use crate::{Job, JobEnd, JobOutcome, JobProgram, JobProgress, Printed};
 
 /// How long output is awaited after a process has ended: a process that left its group may keep a pipe open.
@@ -25,31 +24,6 @@ const LAST_OUTPUT: Duration = Duration::from_millis(500);
 /// The longest time between two looks at a process. Its end is noticed at once where the system has
 /// descriptors of processes.
 const PAUSE: Duration = Duration::from_millis(5);
-
-impl Job {
-    /// Performs it to its end, as a process of this machine, in a group that ends with this process. The
-    /// error is that of starting it, or of communicating with it. `watch` is asked every few milliseconds
-    /// whether to end it early.
-    pub fn run(&self, watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>) -> io::Result<JobOutcome> {
-        self.converse(watch, &mut |_| Value::Null)
-    }
-
-    /// Like [`Job::run`], for a worker that asks: `reply` gets each question of an
-    /// [`Asker`](crate::Asker), and returns the answer.
-    pub fn converse(
-        &self,
-        watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
-        reply: &mut dyn FnMut(Value) -> Value,
-    ) -> io::Result<JobOutcome> {
-        let mut conversation = Conversation::start(self.clone())?;
-        loop {
-            match conversation.next(watch)? {
-                Ok(question) => conversation.answer(&reply(question))?,
-                Err(end) => return conversation.finish(end),
-            }
-        }
-    }
-}
 
 /// A job of a worker that asks, which is answered question by question. The process ends when this is
 /// dropped.
@@ -262,55 +236,6 @@ impl Conversation {
     }
 }
 
-/// The messages of a worker so far. A kernel may have found the socket: a line that is not a message is
-/// ignored, and so is all that follows a line that is too long for one.
-#[derive(Default)]
-struct WorkerMessages {
-    is_past_milestone: bool,
-    answer: Option<Value>,
-    /// The questions that have no answer yet.
-    questions: VecDeque<Value>,
-    /// The start of a line, or the exit status.
-    rest: Vec<u8>,
-    is_too_long: bool,
-}
-
-impl WorkerMessages {
-    fn add(&mut self, bytes: &[u8]) {
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            if self.is_too_long {
-                return;
-            }
-            // Lines are not empty: an exit status 10 is not the end of one, and is not the last byte if more
-            // follows.
-            if self.rest == b"\n" {
-                self.rest.clear();
-            }
-            self.rest.extend_from_slice(line);
-            self.is_too_long = self.rest.len() > MAX_MESSAGE_BYTES;
-            if let [message @ .., b'\n'] = &self.rest[..]
-                && !message.is_empty()
-            {
-                match serde_json::from_slice(message) {
-                    Ok(Message::Milestone) => self.is_past_milestone = true,
-                    Ok(Message::Question(question)) => self.questions.push_back(question),
-                    Ok(Message::Answer(answer)) => self.answer = Some(answer),
-                    Err(_) => {}
-                }
-                self.rest.clear();
-            }
-        }
-    }
-
-    /// The exit status, once all is read.
-    fn exit_status(&self) -> Option<u8> {
-        match self.rest[..] {
-            [status] if !self.is_too_long => Some(status),
-            _ => None,
-        }
-    }
-}
-
 /// The reading side of a stream of a process.
 struct Stream<R> {
     reader: Option<R>,
@@ -374,6 +299,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::worker::MAX_MESSAGE_BYTES;
     use crate::{JobLimits, KeptOutput};
 
     fn shell(script: &str) -> Job {
