@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// A tool, and whether it runs the code of captures.
 const TOOLS: [(&[&str], bool); 3] =
-    [(&["dump"], false), (&["dump", "--format=jsonl"], false), (&["run"], true)];
+    [(&["dump"], false), (&["dump", "--format=jsonl"], false), (&["run", "--replay_host_reads=-"], true)];
 
 /// Runs all.
 pub fn test() -> Outcome {
@@ -126,7 +126,8 @@ fn record(wine: &Path, programs: [&Path; 2], path: &str, command: &str) -> Resul
         let flags = words[1..].iter().filter(|it| !it.starts_with("--device_replay_output="));
         arguments.extend(flags.cloned().chain([format!("--device_replay_output={output}")]));
         // Wine shows the files of this system on a drive.
-        let replay = vec!["run".into(), "--replay_file_remap=Z:=".into(), output];
+        let replay =
+            vec!["run".into(), "--replay_host_reads=-".into(), "--replay_file_remap=Z:=".into(), output];
         for (program, arguments) in [(program, arguments), (here, replay)] {
             let ended = run_within(LIMIT, program, &arguments, &fixtures);
             ends.push(ended.map_err(|error| error.to_string())?);

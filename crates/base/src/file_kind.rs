@@ -58,7 +58,7 @@ pub enum FileKind {
 
 impl FileKind {
     /// Maximum number of bytes that detection reads from the start of a file.
-    pub const HEAD_BYTES: usize = 512;
+    pub const HEAD_BYTES: usize = 4096;
 
     /// The kind of a file, detected from `head`: the whole file, or at least its first
     /// [`FileKind::HEAD_BYTES`]. `None` if unknown.
@@ -187,9 +187,9 @@ fn is_text(head: &[u8]) -> bool {
 /// Whether a text begins as PTX: with its version and its target, behind comments.
 fn is_ptx(head: &[u8]) -> bool {
     let text = String::from_utf8_lossy(head);
-    let mut code =
-        text.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("//"));
-    code.next().is_some_and(|line| line.starts_with(".version ")) && code.any(|it| it.starts_with(".target "))
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    let mut words = code.flat_map(str::split_whitespace);
+    words.next() == Some(".version") && words.any(|it| it == ".target")
 }
 
 #[cfg(test)]
@@ -220,7 +220,8 @@ mod tests {
             (b"\x50\xED\x55\xBA\x01".to_vec(), Some(FileKind::Fatbin)),
             (b"\x7FELF\x02\0\0\0\0\0\0\0\0\0\0\0\x02\0\xBE\0".to_vec(), Some(FileKind::Cubin)),
             (b"\x7FELF\x02\0\0\0\0\0\0\0\0\0\0\0\x03\0\xE0\0".to_vec(), Some(FileKind::Hsaco)),
-            (b"// By hand\n\n.version 7.6\n.target sm_80\n".to_vec(), Some(FileKind::Ptx)),
+            (b"// By hand\n\n.version\t7.6\n.target sm_80\n".to_vec(), Some(FileKind::Ptx)),
+            ([&b"// x\n".repeat(700), &b".version 7.6 .target sm_80"[..]].concat(), Some(FileKind::Ptx)),
             (b".version 7.6\n".to_vec(), Some(FileKind::Text)),
             (b"See .version 7.6\n.target sm_80\n".to_vec(), Some(FileKind::Text)),
             ("// Grüße\n".into(), Some(FileKind::Text)),

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::fs::{self, File, Metadata, Permissions};
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -86,14 +86,32 @@ impl Aside {
             return self.temporary.persist(&self.target);
         }
         let from = self.temporary.file()?;
-        let mut to = File::options().append(true).create(true).open(&self.target).map_err(creating)?;
-        let length = to.metadata().map_err(creating)?.len();
-        // Short results in one write, so that those of several processes do not mix.
-        let mut buffer = BufWriter::with_capacity(BUFFER_BYTES, &mut to);
-        let appended = from.rewind().and_then(|()| io::copy(from, &mut buffer)).and_then(|_| buffer.flush());
-        drop(buffer.into_parts());
-        appended.or_else(|error| to.set_len(length).and(Err(error))).map_err(|error| writing(&error))
+        from.rewind().map_err(|error| writing(&error))?;
+        let mut result = Vec::new();
+        let mut start = from.take(BUFFER_BYTES as u64 + 1);
+        start.read_to_end(&mut result).map_err(|error| writing(&error))?;
+        if result.len() <= BUFFER_BYTES {
+            return append(&self.target, &result);
+        }
+        // A write of this length may be torn, by its end or by those of other processes.
+        let existing = fs::metadata(&self.target).ok();
+        let mut whole = Temporary::beside(&self.target, existing.as_ref())?;
+        if existing.is_some() {
+            let mut before = File::open(&self.target).map_err(creating)?;
+            io::copy(&mut before, whole.file()?).map_err(|error| writing(&error))?;
+        }
+        let mut result = result.chain(self.temporary.file()?);
+        io::copy(&mut result, whole.file()?).map_err(|error| writing(&error))?;
+        whole.persist(&self.target)
     }
+}
+
+/// Appends in one write, so that results of several processes do not mix; the file is as it was if that fails.
+fn append(target: &Path, result: &[u8]) -> Result<()> {
+    let mut file = File::options().append(true).create(true).open(target).map_err(creating)?;
+    let length = file.metadata().map_err(creating)?.len();
+    let appended = file.write_all(result).and_then(|()| file.sync_data());
+    appended.or_else(|error| file.set_len(length).and(Err(error))).map_err(|error| writing(&error))
 }
 
 /// From now on, this process, a copy, completes no files: its parent does.
@@ -106,16 +124,18 @@ pub(crate) fn finished() -> Vec<usize> {
     FINISHED.lock().take().unwrap_or_default()
 }
 
-/// Gives files their names that a copy of this process has completed.
+/// Gives files their names that a copy of this process has completed: all that it can. Fails with the first
+/// error.
 pub(crate) fn persist(finished: &[usize]) -> Result<()> {
-    for index in finished {
+    let completed = finished.iter().map(|index| {
         let prepared =
             PREPARED.lock().get_mut(*index).and_then(|it| Some((it.place.clone(), it.target.take()?)));
-        if let Some((place, PreparedTarget::Aside(aside))) = prepared {
-            aside.complete().context(|| place)?;
+        match prepared {
+            Some((place, PreparedTarget::Aside(aside))) => aside.complete().context(|| place),
+            _ => Ok(()),
         }
-    }
-    Ok(())
+    });
+    completed.fold(Ok(()), Result::and)
 }
 
 /// Removes those that were not completed.
@@ -276,7 +296,7 @@ impl OutputFile {
                 let existing = existing.as_ref();
                 let temporary = match existing {
                     Some(_) if self.appends => {
-                        check_target(target, existing).and_then(|()| Temporary::apart())?
+                        check_target(target, existing, true).and_then(|()| Temporary::apart())?
                     }
                     _ => Temporary::beside(target, existing)?,
                 };
@@ -347,14 +367,15 @@ fn descriptor(path: &Path) -> Option<i32> {
 }
 
 /// A read-only file is an error, although its directory may permit replacing it.
-fn check_target(target: &Path, existing: Option<&Metadata>) -> Result<()> {
+fn check_target(target: &Path, existing: Option<&Metadata>, appends: bool) -> Result<()> {
     let directory = directory_of(target);
     if !directory.is_dir() {
         let message = format!("the directory '{}' does not exist", directory.display());
         return Err(Error::not_found(message).advise("create it first, or name another file to write to"));
     }
     match existing {
-        Some(_) => File::options().write(true).open(target).map(drop).map_err(creating),
+        // Some files can only be appended to.
+        Some(_) => File::options().write(true).append(appends).open(target).map(drop).map_err(creating),
         None => Ok(()),
     }
 }
@@ -447,7 +468,7 @@ impl Sink {
             let moved = file.set_len(end).and_then(|()| file.seek(SeekFrom::Start(end)));
             return self.noted(moved.map(drop));
         }
-        io::copy(&mut io::Read::take(io::repeat(0), count), self).map(drop)
+        io::copy(&mut io::repeat(0).take(count), self).map(drop)
     }
 
     fn noted<T>(&self, written: io::Result<T>) -> io::Result<T> {
@@ -487,7 +508,7 @@ enum Temporary {
 impl Temporary {
     /// Creates one in the directory of `target`, with the permissions of an existing file.
     fn beside(target: &Path, existing: Option<&Metadata>) -> Result<Self> {
-        check_target(target, existing)?;
+        check_target(target, existing, false)?;
         match platform::unnamed_file(directory_of(target), existing) {
             Some(file) => Ok(Self::Unnamed(file)),
             None => Self::named(target, platform::permissions(existing)),
@@ -496,9 +517,10 @@ impl Temporary {
 
     /// Creates one in the directory of temporary files.
     fn apart() -> Result<Self> {
-        tempfile::tempfile()
-            .map(Self::Unnamed)
-            .map_err(|error| Error::io("creating a temporary file", &error))
+        tempfile::tempfile().map(Self::Unnamed).map_err(|error| {
+            Error::io("creating a temporary file", &error)
+                .advise("set TMPDIR to a directory that can be written")
+        })
     }
 
     fn named(target: &Path, permissions: Option<Permissions>) -> Result<Self> {
@@ -678,6 +700,25 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"second, third");
         assert_eq!(fs::read(&log).unwrap(), b"before, fourth, fifth");
         forget();
+    }
+
+    /// Those that one write does not append are complete or not there, too.
+    #[test]
+    fn long_results_follow_what_a_file_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let long = [b'x'; 2 * BUFFER_BYTES + 1];
+        for (name, before) in [("new", None), ("existing", Some("before, "))] {
+            let path = directory.path().join(name);
+            if let Some(text) = before {
+                fs::write(&path, text).unwrap();
+            }
+            let log = OutputFile::appending("history", path.clone()).unwrap();
+            log.write(|sink| put(sink, &long)).unwrap();
+            log.write(|sink| put(sink, b"short")).unwrap();
+            let expected = [before.unwrap_or_default().as_bytes(), &long, b"short"].concat();
+            assert!(fs::read(&path).unwrap() == expected, "{name}");
+        }
+        assert_eq!(entries(directory.path()), 2);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::flags::{Access, DEVICE_TIMEOUT, Flag, Group};
 use crate::kernel_recording::Recording;
 use crate::output_file::OutputFile;
 use crate::tools::replay_flags::{FILE_REMAP, FILE_WRITES};
-use crate::{Invocation, advice, devices, files, output, output_file};
+use crate::{Invocation, advice, devices, files, output, output_file, platform};
 
 pub(crate) const SANDBOX: Flag<Sandbox> = Flag::choice(
     "sandbox",
@@ -244,15 +244,25 @@ impl Invocation {
     /// Does work that runs captured code, in a confined copy of this process. The outputs that it finishes
     /// appear after it.
     pub(crate) fn confined(&self, reach: &Reach<'_>, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        let status = self.confined_value(reach, || work().map(|()| self.status()))?;
+        let status = self.supervised(reach, true, || work().map(|()| self.status()))?;
         self.set_status(status);
         Ok(())
     }
 
-    /// The same of work with a value, which passes to this process.
+    /// The same of work with a value, which passes to this process. It reports nothing: what it prints
+    /// appears on standard error, so that no kernel prints a report in the place of the tool.
     pub(crate) fn confined_value<T: Serialize + DeserializeOwned>(
         &self,
         reach: &Reach<'_>,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        self.supervised(reach, false, work)
+    }
+
+    fn supervised<T: Serialize + DeserializeOwned>(
+        &self,
+        reach: &Reach<'_>,
+        prints: bool,
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let staged = reach.directories.iter().map(Recording::stage).collect::<Result<Vec<_>>>()?;
@@ -273,6 +283,10 @@ impl Invocation {
             }
         }
         let confined = || {
+            if !prints {
+                let printed = platform::print_to_stderr();
+                printed.map_err(|error| Error::io("passing standard output on", &error))?;
+            }
             devices::open_perf_files(&self.flags)?;
             let failed = confinement.enter()?.filter(|_| warns);
             let parts: Vec<_> =

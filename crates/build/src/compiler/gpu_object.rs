@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter};
 use std::path::Path;
 
-use rehal_base::{Context, Error, MappedFile, Result, StatusCode};
+use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode};
 
 use super::text::{ExecutableFunction, ProgramExecutable, only_variant};
 use super::{Compiler, wrapper};
@@ -170,8 +170,7 @@ pub(super) fn is_spirv(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn is_ptx(bytes: &[u8]) -> bool {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]);
-    head.lines().any(|line| line.trim_start().starts_with(".version ")) && head.contains(".target ")
+    FileKind::from_head(bytes) == Some(FileKind::Ptx)
 }
 
 /// The header of an ELF image, as far as it is read.

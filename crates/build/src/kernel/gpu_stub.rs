@@ -72,6 +72,7 @@ impl ObservedKernel {
         let name = self.function.name.as_str();
         let [x, y, z] = self.function.workgroup_size;
         let default = if language == GpuLanguage::Hip { "gfx942" } else { "sm_80" };
+        let target = self.target.as_deref().unwrap_or(default);
         let compiled = match language {
             GpuLanguage::Hip => "hsaco",
             GpuLanguage::Cuda | GpuLanguage::Ptx => "ptx",
@@ -89,7 +90,8 @@ impl ObservedKernel {
             ("COMPILED", format!("{}.{compiled}", word(&stem, "KERNEL"))),
             ("SELECTOR", self.selector()),
             ("CAPTURE", word(&capture.to_string_lossy(), "CAPTURE.ireereplay")),
-            ("TARGET", comment(self.target.as_deref().unwrap_or(default))),
+            ("TARGET", comment(target)),
+            ("VERSION", ptx_version(target).into()),
             ("OBSERVED", self.observed()),
             ("PARAMETERS", self.gpu_parameters(language)),
             ("SIZE_X", x.to_string()),
@@ -162,5 +164,16 @@ impl ObservedKernel {
             let _ = write!(text, "\n    {declared}{end}  // {said}");
         }
         text
+    }
+}
+
+/// A version of PTX that has the target (PTX ISA, release notes): older drivers refuse later ones.
+fn ptx_version(target: &str) -> &'static str {
+    let number =
+        target.strip_prefix("sm_").map(|it| it.trim_end_matches(|it: char| it.is_ascii_alphabetic()));
+    match number.and_then(|it| it.parse().ok()) {
+        Some(0..=90) | None => "7.8",
+        Some(91..=120) => "8.7",
+        Some(_) => "9.0",
     }
 }

@@ -145,6 +145,11 @@ fn run(invocation: &Invocation) -> Result<()> {
     let cut = cut(flags, &plan)?;
     let foreign = devices::foreign(flags, &plan);
     let idle = flags.get(&NO_RUN) || foreign.is_some();
+    let of_run = [CHECK.name(), KEEP.name(), KEEP_OUTPUTS.name()];
+    if let Some(flag) = flags.changed(|name| idle && of_run.contains(&name)) {
+        let message = format!("--{flag} is about work that is performed, and no kernel runs");
+        return Err(Error::invalid_argument(message).advise("leave it out"));
+    }
     let kernels = Recording::for_run(flags, !idle)?;
     let devices = devices::options(flags)?;
     // A capture is written with seeks, which a pipe does not have.

@@ -407,6 +407,29 @@ fn a_plugin_of_info_is_confined() {
     }
 }
 
+/// Without it, who reads the first object of `verify` and `compare` reads that of a kernel.
+#[test]
+fn a_kernel_prints_no_report_in_the_place_of_the_tool() {
+    let forged = r#"static const char text[] = "{\"forged\": true}\n"; CALL(1, 1, text, sizeof(text) - 1);"#;
+    let (_sources, replacement, source) = kernel(&format!("\n{CALL}{forged} binding_2[i] = 0;"));
+    let function = format!("--function={FUNCTION}");
+    let with = format!("--with={source}");
+    for (words, status) in [
+        (vec!["verify", &replacement], 2),
+        (vec!["verify", "--watch_memory", &replacement], 0),
+        (vec!["compare", &function, &with], 2),
+    ] {
+        let path = capture("add4.add.local-sync");
+        let ran = run(&[&["rehal"], &words[..], &["--format=json", "--device=local-sync", &path]].concat());
+        assert_eq!(ran.status, Some(status), "{words:?}: {ran:?}");
+        let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert!(
+            report["forged"].is_null() && ran.stderr.contains("{\"forged\": true}\n"),
+            "{words:?}: {ran:?}"
+        );
+    }
+}
+
 /// Without it, only SIGKILL ends the tool.
 #[test]
 fn one_signal_ends_a_kernel_that_never_ends() {
@@ -426,7 +449,12 @@ fn one_signal_ends_a_kernel_that_never_ends() {
         tool.args([verb, "--sandbox=require", "--device=local-sync", &replacement]);
         tool.arg(capture("add4.add.local-sync"));
         let mut tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        tool.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        // Standard output of `verify` has its report only.
+        let said = match verb {
+            "verify" => tool.stderr.as_mut().unwrap().read_exact(&mut [0]),
+            _ => tool.stdout.as_mut().unwrap().read_exact(&mut [0]),
+        };
+        said.unwrap();
         kill_process(Pid::from_child(&tool), signal).unwrap();
         let begun = Instant::now();
         let output = tool.wait_with_output().unwrap();

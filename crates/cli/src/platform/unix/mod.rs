@@ -58,6 +58,11 @@ fn mode(existing: Option<&Metadata>) -> u32 {
     existing.map_or(0o666, |it| it.permissions().mode())
 }
 
+/// What this process writes to standard output appears on standard error.
+pub(crate) fn print_to_stderr() -> io::Result<()> {
+    Ok(rustix::stdio::dup2_stdout(io::stderr())?)
+}
+
 /// Gives a name to a file that has none.
 pub(crate) fn name_file(file: &File, path: &Path) -> io::Result<()> {
     Ok(rustix::fs::linkat(CWD, reopen_path(file)?, CWD, path, AtFlags::SYMLINK_FOLLOW)?)

@@ -16,7 +16,7 @@ use crate::output;
 use crate::tools::verify;
 
 /// Compares a replacement in a process, which is ended after some time, or when `watch` says so. What its
-/// kernel prints is printed here.
+/// kernel prints appears on standard error.
 pub(in crate::tools) fn compare_candidate(
     work: &CompareWork,
     candidate: &Candidate,
@@ -49,7 +49,8 @@ fn told(work: &CompareWork, candidate: &Candidate, compared: IsolatedComparison)
     if stdout.dropped > 0 {
         output::note(&dropped(stdout.dropped, "standard output"));
     }
-    output::print(&String::from_utf8_lossy(&stdout.bytes))?;
+    // Standard output has reports only, and the process that runs kernels writes none of them.
+    eprint(&String::from_utf8_lossy(&stdout.bytes));
     // The reports of others have it.
     if let CompareEnd::Compared(_) | CompareEnd::Failed(_) | CompareEnd::TimedOut { .. } = end {
         eprint(&printed);

@@ -99,11 +99,13 @@ enum Rule {
     Trapped,
     /// It is allowed if one of these is true of its arguments: all its conditions.
     If(Vec<Vec<Condition>>),
-    /// It is allowed unless the lower half of this argument is one of these.
-    Unless(u8, Vec<u32>),
+    /// It is not allowed if the lower half of this argument is one of these; else like `If`, or always if there
+    /// are no conditions.
+    Unless(u8, Vec<u32>, Vec<Vec<Condition>>),
 }
 
 /// A condition of an argument, by its index.
+#[derive(Clone)]
 enum Condition {
     /// Its lower half is this.
     Is(u8, u32),
@@ -127,25 +129,27 @@ fn rules(controls_devices: bool, changes_names: bool, trapped: &[c_long]) -> BTr
     rules.extend(trapped.iter().map(|call| (*call, Rule::Trapped)));
     let printed = [libc::STDOUT_FILENO, libc::STDERR_FILENO].map(|it| it as u32);
     let old = processor::OLD_COPIES.iter().map(|call| (*call, 0));
-    rules.extend(
-        CHANGES.into_iter().chain(old).map(|(call, file)| (call, Rule::Unless(file, printed.to_vec()))),
-    );
+    let changes = CHANGES.into_iter().chain(old);
+    rules.extend(changes.map(|(call, file)| (call, Rule::Unless(file, printed.to_vec(), Vec::new()))));
+    let others = vec![Condition::Above(0, printed[1])];
     // Where it is at, which C's streams ask.
     let asks = vec![Condition::Is(2, libc::SEEK_CUR as u32), Condition::Null(1)];
-    let others = [vec![Condition::Above(0, printed[1])], vec![Condition::Is(0, libc::STDIN_FILENO as u32)]];
-    rules.insert(libc::SYS_lseek, Rule::If(others.into_iter().chain([asks]).collect()));
+    let input = vec![Condition::Is(0, libc::STDIN_FILENO as u32)];
+    rules.insert(libc::SYS_lseek, Rule::If(vec![others.clone(), input, asks]));
     let controls = CONTROLS.iter().map(|it| vec![Condition::Is(1, *it as u32)]);
     let copies = COPIES.iter().map(|it| vec![Condition::Is(1, *it as u32), Condition::Above(0, printed[1])]);
     rules.insert(libc::SYS_fcntl, Rule::If(controls.chain(copies).collect()));
     rules.insert(libc::SYS_prctl, one_of(0, &NAMINGS));
+    let questions = QUESTIONS.iter().map(|it| vec![Condition::Is(1, *it as u32)]);
     rules.insert(
         libc::SYS_ioctl,
         match controls_devices {
-            // Of terminals, which are open: those that put words into them, or make them another thing.
+            // A copy of standard input is a terminal: what puts words into it, or makes it another thing.
             true => {
-                Rule::Unless(1, [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD].map(|it| it as u32).to_vec())
+                let denied = [libc::TIOCSTI, libc::TIOCLINUX, libc::TIOCSETD].map(|it| it as u32);
+                Rule::Unless(1, denied.to_vec(), questions.chain([others]).collect())
             }
-            false => one_of(1, &QUESTIONS),
+            false => Rule::If(questions.collect()),
         },
     );
     // A thread, and not a process; the flags of clone3(2) are in memory, where a filter does not see them.
@@ -212,10 +216,15 @@ fn program(rules: &BTreeMap<c_long, Rule>) -> BpfProgram {
                 program.push(instruction(EQUAL, call, 0, body.len() as u8));
                 program.extend(body);
             }
-            Rule::Unless(index, values) => {
+            Rule::Unless(index, values, any) => {
                 let denied = values.iter().flat_map(|it| [instruction(EQUAL, *it, 0, 1), returned(MISSING)]);
-                let body: Vec<_> =
-                    [argument(*index, 0)].into_iter().chain(denied).chain([returned(ALLOW)]).collect();
+                let last = returned(if any.is_empty() { ALLOW } else { MISSING });
+                let body: Vec<_> = [argument(*index, 0)]
+                    .into_iter()
+                    .chain(denied)
+                    .chain(any.iter().flat_map(|all| checked(all)))
+                    .chain([last])
+                    .collect();
                 program.push(instruction(EQUAL, call, 0, body.len() as u8));
                 program.extend(body);
             }
@@ -307,10 +316,18 @@ mod tests {
             }
         }
         let devices = program(&rules(true, false, &trapped));
-        for (operation, expected) in
-            [(libc::TIOCSTI, MISSING), (libc::TIOCSETD, MISSING), (libc::TCGETS, ALLOW)]
-        {
-            assert_eq!(run(&devices, libc::SYS_ioctl as u32, [0, operation, 0, 0, 0, 0]), expected);
+        // `FS_IOC_ZERO_RANGE` (linux/falloc.h), which erases a file.
+        const ZERO: u64 = 0x4030_5839;
+        for (file, operation, expected) in [
+            (0, libc::TIOCSTI, MISSING),
+            (9, libc::TIOCSETD, MISSING),
+            (0, libc::TCGETS, ALLOW),
+            (1, ZERO, MISSING),
+            (2, ZERO, MISSING),
+            (9, ZERO, ALLOW),
+        ] {
+            let arguments = [file, operation, 0, 0, 0, 0];
+            assert_eq!(run(&devices, libc::SYS_ioctl as u32, arguments), expected, "{arguments:?}");
         }
         let program = program(&rules(false, false, &trapped));
         let run = |call: c_long, arguments: [u64; 6]| run(&program, call as u32, arguments);

@@ -33,17 +33,29 @@ impl ProcessGroup {
             if job.is_null() {
                 return Err(io::Error::last_os_error());
             }
-            SetInformationJobObject(
+            let owned = OwnedHandle::from_raw_handle(job);
+            let is_set = SetInformationJobObject(
                 job,
                 JobObjectExtendedLimitInformation,
                 (&raw const limits).cast(),
                 size_of_val(&limits) as u32,
             );
-            OwnedHandle::from_raw_handle(job)
+            if is_set == 0 {
+                return Err(io::Error::last_os_error());
+            }
+            owned
         };
-        let child = command.spawn()?;
+        let mut child = command.spawn()?;
         // SAFETY: both handles are open.
-        unsafe { AssignProcessToJobObject(job.as_raw_handle() as HANDLE, child.as_raw_handle() as HANDLE) };
+        let is_in_it = unsafe {
+            AssignProcessToJobObject(job.as_raw_handle() as HANDLE, child.as_raw_handle() as HANDLE)
+        };
+        if is_in_it == 0 {
+            let error = io::Error::last_os_error();
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(error);
+        }
         Ok(Self { child, job })
     }
 
