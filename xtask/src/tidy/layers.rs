@@ -7,7 +7,7 @@ const LAYERS: [&[&str]; 13] = [
     &["base", "interleave"],
     &["crash"],
     &["jobs"],
-    &["vm", "capture", "profile", "params", "values", "roof", "formats"],
+    &["vm", "simt", "capture", "profile", "params", "values", "roof", "formats"],
     &["hal"],
     &["local", "vulkan", "cuda", "cts"],
     &["replay", "modules"],

@@ -1,0 +1,226 @@
+use super::barrier::{BARRIERS, Barrier, BarrierUse};
+use super::group::{Event, Group, Groups, State};
+use super::memory::BlockMemory;
+use super::{InstructionSet, WarpPlace, first_lanes};
+use crate::fault::{Cause, WarpAt};
+
+/// Instructions of warps between two looks at the clock of the launch.
+const TURN: u64 = 1 << 14;
+
+/// The warps of a block, which are used for one block after the other.
+pub(crate) struct Block<I: InstructionSet> {
+    warps: Vec<Warp<I>>,
+    barriers: [Barrier; BARRIERS],
+    live: u32,
+}
+
+struct Warp<I: InstructionSet> {
+    registers: I::Warp,
+    groups: Groups,
+    /// Lanes within the block.
+    lanes: u32,
+}
+
+/// The place of a block in its launch.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockPlace {
+    pub block: [u32; 3],
+    pub grid: [u32; 3],
+    pub size: [u32; 3],
+    pub dynamic_shared_bytes: u32,
+}
+
+impl<I: InstructionSet> Block<I> {
+    pub(crate) fn new(code: &I, threads: u32) -> Self {
+        let warp = |index: u32| Warp {
+            registers: code.warp(),
+            groups: Groups::default(),
+            lanes: (threads - index * I::LANES).min(I::LANES),
+        };
+        let warps = (0..threads.div_ceil(I::LANES)).map(warp).collect();
+        Self { warps, barriers: Default::default(), live: 0 }
+    }
+
+    /// Runs a block to its end. `go_on` is asked after every turn, with the instructions of it.
+    pub(crate) fn run(
+        &mut self,
+        code: &I,
+        place: &BlockPlace,
+        memory: &mut BlockMemory<'_>,
+        go_on: &mut dyn FnMut(&BlockMemory<'_>) -> Result<(), Cause>,
+    ) -> Result<(), Cause> {
+        self.start(code, place);
+        let mut fuel = TURN.min(memory.turn());
+        loop {
+            let (mut is_idle, mut is_done) = (true, true);
+            for index in 0..self.warps.len() {
+                memory.set_warp(index as u32);
+                while let Some(mut group) = self.warps[index].groups.take_next() {
+                    is_idle = false;
+                    let registers = &mut self.warps[index].registers;
+                    let event = code.run(registers, &mut group, memory, &mut fuel);
+                    let is_turn_over = matches!(event, Event::Fuel);
+                    let handled = self.handle(code, index, group, event, memory);
+                    if is_turn_over {
+                        go_on(memory)?;
+                        fuel = TURN.min(memory.turn());
+                    }
+                    handled?;
+                    if is_turn_over {
+                        break;
+                    }
+                }
+                is_done &= self.warps[index].groups.all.is_empty();
+            }
+            if is_done {
+                return Ok(());
+            }
+            if is_idle {
+                return Err(Cause::Deadlock);
+            }
+        }
+    }
+
+    fn start(&mut self, code: &I, place: &BlockPlace) {
+        self.live = 0;
+        self.barriers = Default::default();
+        for (index, warp) in self.warps.iter_mut().enumerate() {
+            let at = WarpPlace {
+                block: place.block,
+                grid: place.grid,
+                block_size: place.size,
+                index: index as u32,
+                dynamic_shared_bytes: place.dynamic_shared_bytes,
+            };
+            code.start(&mut warp.registers, &at);
+            warp.groups.start(first_lanes(warp.lanes));
+            self.live += warp.lanes;
+        }
+    }
+
+    fn handle(
+        &mut self,
+        code: &I,
+        index: usize,
+        mut group: Group,
+        event: Event,
+        memory: &mut BlockMemory<'_>,
+    ) -> Result<(), Cause> {
+        let groups = &mut self.warps[index].groups;
+        let split = |group: &mut Group, mask: u64| {
+            let part = Group { mask, calls: group.calls.clone(), ..*group };
+            group.mask &= !mask;
+            part
+        };
+        match event {
+            Event::Limit => {}
+            Event::Fuel => group.is_tired = true,
+            Event::Branch { mask, target } => {
+                let part = split(&mut group, mask);
+                groups.put(Group { pc: target, ..part });
+            }
+            Event::Call { mask, target } => {
+                let mut part = split(&mut group, mask);
+                part.calls.push(part.pc);
+                groups.put(Group { pc: target, ..part });
+            }
+            Event::Return { mask } => {
+                let mut part = split(&mut group, mask);
+                match part.calls.pop() {
+                    Some(pc) => groups.put(Group { pc, ..part }),
+                    None => self.exit(code, index, mask),
+                }
+            }
+            Event::Exit { mask } => {
+                group.mask &= !mask;
+                self.exit(code, index, mask);
+            }
+            Event::Lanes { mask } => {
+                let part = split(&mut group, mask);
+                groups.put(Group { state: State::Lanes, ..part });
+                group.pc += 1;
+            }
+            Event::Barrier { mask, barrier } => {
+                let part = split(&mut group, mask);
+                groups.put(Group { state: State::Barrier(barrier.id), ..part });
+                self.warps[index].groups.put(group);
+                return self.arrive(code, index, mask, &barrier, memory);
+            }
+            Event::Fault(cause) => {
+                groups.put(group);
+                return Err(cause);
+            }
+        }
+        self.warps[index].groups.put(group);
+        Ok(())
+    }
+
+    fn exit(&mut self, code: &I, index: usize, mask: u64) {
+        self.warps[index].groups.live &= !mask;
+        self.live -= mask.count_ones();
+        for id in 0..BARRIERS {
+            self.release_if_complete(code, id);
+        }
+    }
+
+    fn arrive(
+        &mut self,
+        code: &I,
+        index: usize,
+        mask: u64,
+        how: &BarrierUse,
+        memory: &mut BlockMemory<'_>,
+    ) -> Result<(), Cause> {
+        let warp = &mut self.warps[index];
+        let absent = I::LANES - warp.lanes;
+        if how.kind == crate::ptx::BarrierKind::Arrive {
+            for group in &mut warp.groups.all {
+                if group.state == State::Barrier(how.id) && group.mask == mask {
+                    group.state = State::Ready;
+                }
+            }
+        }
+        let barrier = &mut self.barriers[how.id as usize];
+        barrier.arrive(index as u32, mask, absent, how).map_err(Cause::Barrier)?;
+        if self.release_if_complete(code, how.id as usize) {
+            memory.end_phase();
+        }
+        Ok(())
+    }
+
+    fn release_if_complete(&mut self, code: &I, id: usize) -> bool {
+        if !self.barriers[id].is_complete(self.live) {
+            return false;
+        }
+        let value = self.barriers[id].release();
+        for warp in &mut self.warps {
+            for group in &mut warp.groups.all {
+                if group.state == State::Barrier(id as u32) {
+                    group.state = State::Ready;
+                    code.store_barrier(&mut warp.registers, group.pc, group.mask, value);
+                }
+            }
+        }
+        true
+    }
+
+    /// Where the warps are: each group of lanes of each.
+    pub(crate) fn places(&self, code: &I) -> Vec<WarpAt> {
+        let mut all = Vec::new();
+        for (index, warp) in self.warps.iter().enumerate() {
+            for group in &warp.groups.all {
+                let (what, at) = match group.state {
+                    State::Ready => ("runs".to_owned(), group.pc),
+                    State::Lanes => ("waits for other lanes".to_owned(), group.pc),
+                    State::Barrier(id) => {
+                        let arrived = self.barriers[id as usize].arrived();
+                        (format!("waits at barrier {id}, which {arrived} threads reached"), group.pc - 1)
+                    }
+                };
+                let mask = group.mask;
+                all.push(WarpAt { warp: index as u32, mask, what, at: code.place(at) });
+            }
+        }
+        all
+    }
+}

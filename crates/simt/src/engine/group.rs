@@ -1,0 +1,155 @@
+use super::barrier::BarrierUse;
+use crate::fault::Cause;
+
+/// Lanes of a warp at the same place.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub pc: u32,
+    pub mask: u64,
+    /// Where the calls that it is in return to, the first call first.
+    pub calls: Vec<u32>,
+    pub state: State,
+    /// Lanes of the warp that have not ended.
+    pub live: u64,
+    /// It must not run at or beyond this place: another group is there.
+    pub limit: u32,
+    /// Whether it must stop after a jump backwards.
+    pub is_watched: bool,
+    /// Whether it used up its turn, and others run first.
+    pub is_tired: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Ready,
+    /// At a barrier of the block, of which it arrived.
+    Barrier(u32),
+    /// For lanes of its warp to reach the same instruction.
+    Lanes,
+}
+
+/// Why a group stopped. Its place is that of the next instruction, or of the one that waits.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// It is at or beyond its limit, or jumped backwards while it is watched.
+    Limit,
+    /// Its fuel is used up.
+    Fuel,
+    /// The lanes of a mask are at a target, the others at the place of the group.
+    Branch {
+        mask: u64,
+        target: u32,
+    },
+    Call {
+        mask: u64,
+        target: u32,
+    },
+    Return {
+        mask: u64,
+    },
+    Exit {
+        mask: u64,
+    },
+    /// The lanes of a mask, at this place, need others of their warp to reach it; the rest is at the next.
+    Lanes {
+        mask: u64,
+    },
+    Barrier {
+        mask: u64,
+        barrier: BarrierUse,
+    },
+    Fault(Cause),
+}
+
+/// The groups of a warp.
+#[derive(Default)]
+pub(crate) struct Groups {
+    pub all: Vec<Group>,
+    pub live: u64,
+}
+
+impl Groups {
+    pub(crate) fn start(&mut self, mask: u64) {
+        self.all.clear();
+        self.live = mask;
+        self.all.push(Group {
+            pc: 0,
+            mask,
+            calls: Vec::new(),
+            state: State::Ready,
+            live: mask,
+            limit: u32::MAX,
+            is_watched: false,
+            is_tired: false,
+        });
+    }
+
+    /// Takes the group that runs next, with its limit; `None` if all wait.
+    pub(crate) fn take_next(&mut self) -> Option<Group> {
+        if self.all.len() == 1 {
+            let mut group = self.all.pop_if(|it| it.state == State::Ready)?;
+            (group.live, group.limit, group.is_watched) = (self.live, u32::MAX, false);
+            return Some(group);
+        }
+        self.join();
+        let ready = |it: &&(usize, &Group)| it.1.state == State::Ready;
+        let all: Vec<_> = self.all.iter().enumerate().collect();
+        let rested = all.iter().filter(ready).filter(|it| !it.1.is_tired);
+        let next = rested.min_by(|a, b| place(a.1).cmp(place(b.1)));
+        let index = match next {
+            Some((index, _)) => *index,
+            None => {
+                let index = all.iter().filter(ready).min_by(|a, b| place(a.1).cmp(place(b.1)))?.0;
+                self.all.iter_mut().for_each(|it| it.is_tired = false);
+                index
+            }
+        };
+        let mut group = self.all.swap_remove(index);
+        group.live = self.live;
+        let others = self.all.iter().filter(|it| !matches!(it.state, State::Barrier(_)));
+        group.limit = others.clone().filter_map(|it| limit(&group, it)).min().unwrap_or(u32::MAX);
+        group.is_watched = others.count() > 0;
+        Some(group)
+    }
+
+    pub(crate) fn put(&mut self, group: Group) {
+        if group.mask != 0 {
+            self.all.push(group);
+        }
+    }
+
+    /// Joins groups at the same place.
+    fn join(&mut self) {
+        let mut index = 0;
+        while index < self.all.len() {
+            let mut other = index + 1;
+            while other < self.all.len() {
+                let (a, b) = (&self.all[index], &self.all[other]);
+                let waits = |it: &Group| matches!(it.state, State::Barrier(_));
+                if a.pc == b.pc && !waits(a) && !waits(b) && a.calls == b.calls {
+                    let joined = self.all.swap_remove(other);
+                    self.all[index].mask |= joined.mask;
+                    self.all[index].is_tired &= joined.is_tired;
+                    self.all[index].state = State::Ready;
+                } else {
+                    other += 1;
+                }
+            }
+            index += 1;
+        }
+    }
+}
+
+/// The order of places: that of the outermost call first.
+fn place(group: &Group) -> impl Iterator<Item = u32> {
+    group.calls.iter().copied().chain([group.pc])
+}
+
+/// Where `group` reaches the place of `other`, or the one to which it returns; `None` if it is elsewhere or
+/// before.
+fn limit(group: &Group, other: &Group) -> Option<u32> {
+    let depth = group.calls.len();
+    let is_within = other.calls.starts_with(&group.calls);
+    let at = other.calls.get(depth).copied().unwrap_or(other.pc);
+    (is_within && at > group.pc).then_some(at)
+}

@@ -1,0 +1,112 @@
+use std::sync::atomic::AtomicU64;
+
+use parking_lot::Mutex;
+use rehal_base::{Error, HostMemory, Result};
+
+use super::memory::{ARGUMENT_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
+use super::shadow::GridShadow;
+use crate::finding::Target;
+use crate::{Checks, Region};
+
+/// What all threads that run blocks of a launch share.
+pub(crate) struct Shared<'a> {
+    pub regions: Regions<'a>,
+    pub arguments: &'a [u8],
+    pub checks: Checks,
+    /// Thread instructions that the launch may execute.
+    pub budget: u64,
+    pub spent: AtomicU64,
+    /// Held by atomic operations, by their address.
+    pub locks: Vec<Mutex<()>>,
+    pub shadow: Option<GridShadow>,
+}
+
+/// Regions by address.
+pub(crate) struct Regions<'a> {
+    all: Vec<Placed<'a>>,
+}
+
+pub(crate) struct Placed<'a> {
+    pub region: Region<'a>,
+    pub target: Target,
+    /// Where its bytes are in the shadow of the grid.
+    pub shadow: u64,
+}
+
+impl<'a> Regions<'a> {
+    /// Fails if regions overlap each other or a window of the address space, or are not within their memory.
+    pub(crate) fn new(regions: &[Region<'a>], variables: Option<Region<'a>>) -> Result<Self> {
+        let given = regions.iter().enumerate().map(|(index, it)| (*it, Target::Region(index)));
+        let all = given.chain(variables.map(|it| (it, Target::Variables)));
+        let mut all: Vec<_> = all
+            .map(|(region, target)| Placed { region, target, shadow: 0 })
+            .filter(|it| it.end() > it.start())
+            .collect();
+        all.sort_by_key(|it| it.region.address);
+        let mut shadow = 0;
+        for placed in &mut all {
+            placed.shadow = shadow;
+            shadow += placed.end() - placed.start();
+            let Region { address, length, offset, memory, .. } = placed.region;
+            let is_within = offset.checked_add(length).is_some_and(|it| it <= memory.length());
+            if !is_within {
+                let size = memory.length();
+                return Err(Error::out_of_range(format!(
+                    "{length} bytes at offset {offset} exceed memory of {size} bytes"
+                )));
+            }
+            for window in [SHARED_WINDOW, LOCAL_WINDOW, ARGUMENT_WINDOW] {
+                if address < window + WINDOW_BYTES && window < placed.end() {
+                    return Err(Error::invalid_argument(format!(
+                        "address {address:#x} is in the window of another state space"
+                    )));
+                }
+            }
+        }
+        if let Some(pair) =
+            all.windows(2).find(|it| it[0].region.address + it[0].region.length > it[1].start())
+        {
+            let (a, b) = (pair[0].region.address, pair[1].region.address);
+            return Err(Error::invalid_argument(format!("regions at {a:#x} and {b:#x} overlap")));
+        }
+        Ok(Self { all })
+    }
+
+    /// Bytes of all.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.all.iter().map(|it| it.end() - it.start()).sum()
+    }
+
+    /// The index of the region that contains an address, or whose slack does.
+    #[inline]
+    pub(crate) fn find(&self, address: u64) -> Option<usize> {
+        let index = self.all.partition_point(|it| it.region.address <= address).checked_sub(1)?;
+        (address < self.all[index].end()).then_some(index)
+    }
+
+    /// The index of the region that starts at or before an address, or of the first.
+    pub(crate) fn nearest(&self, address: u64) -> Option<usize> {
+        let index = self.all.partition_point(|it| it.region.address <= address).saturating_sub(1);
+        (!self.all.is_empty()).then_some(index)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Option<&Placed<'a>> {
+        self.all.get(index)
+    }
+}
+
+impl Placed<'_> {
+    pub(crate) fn start(&self) -> u64 {
+        self.region.address
+    }
+
+    /// The end of its slack.
+    pub(crate) fn end(&self) -> u64 {
+        self.region.address.saturating_add(self.region.length).saturating_add(self.region.slack)
+    }
+
+    pub(crate) fn memory(&self) -> &HostMemory {
+        self.region.memory
+    }
+}

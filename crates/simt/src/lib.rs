@@ -1,0 +1,40 @@
+//! A GPU's threads on the CPU: PTX, interpreted warp by warp, with checks that name the thread.
+//!
+//! The crate must not depend on the HAL, on captures, or on an API of GPUs. Emulated devices and tests use it.
+//!
+//! A device calls it in four steps:
+//! 1. [`Module::parse_ptx`] verifies the text of an executable: nothing fails later because of its form.
+//! 2. [`Image::load`] allocates its variables, once for each device.
+//! 3. For each dispatch, the device chooses an address for each binding, writes these and the constants into
+//!    the arguments ([`Function::parameters`] has the layout), and checks the [`Launch`] by [`Dispatch::new`].
+//! 4. Its workers call [`Dispatch::run`], each with a closure that hands out ranges of blocks. Results do not
+//!    depend on how blocks are distributed, unless the blocks race. [`Dispatch::report`] then has the count
+//!    of instructions and the findings; a kernel that cannot end is a [`Fault`], which names where each warp
+//!    is.
+//!
+//! Memory is [`HostMemory`](rehal_base::HostMemory) at addresses of the launch's own: a region is looked up
+//! for each access, so that an address never becomes a pointer, and the crate needs no unsafe code. The fast
+//! path is two comparisons with the region of the last access.
+//!
+//! Approximate functions and the order of sums in matrix instructions are not those of hardware: results of
+//! these differ from a GPU's in the last bits. All other arithmetic is exact to the bit.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::result_large_err, reason = "an error ends the parsing of a module; not a hot path")]
+
+mod engine;
+mod fault;
+mod finding;
+mod launch;
+mod limits;
+mod module;
+mod numbers;
+mod ptx;
+
+pub use fault::{Cause, Fault, WarpAt};
+pub use finding::{Finding, FindingKind, Target};
+pub use launch::{
+    Checks, Dispatch, Launch, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Region, Report, VARIABLES_ADDRESS,
+};
+pub use limits::Limits;
+pub use module::{Function, Image, Module, Parameter, Symbol};

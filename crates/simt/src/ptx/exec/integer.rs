@@ -1,0 +1,357 @@
+use super::super::op::{BitCount, Inst, IntOp, IntUnary, Prmt, Width};
+use super::lanes::{LANES, Warp};
+
+/// The operations of a width: `$u` and `$s` are its integers, `$wu` and `$ws` those of twice its bits, and
+/// `$store` is how lanes keep it. Division by zero gives all ones, and the dividend as the remainder.
+macro_rules! binary {
+    ($warp:ident . $two:ident, $inst:ident, $mask:ident, $op:ident, $u:ty, $s:ty, $wu:ty, $ws:ty, $store:ty) => {
+        match $op {
+            IntOp::Add => $warp.$two($inst, $mask, |a, b| (a as $u).wrapping_add(b as $u) as $store),
+            IntOp::Sub => $warp.$two($inst, $mask, |a, b| (a as $u).wrapping_sub(b as $u) as $store),
+            IntOp::AddSat => {
+                $warp.$two($inst, $mask, |a, b| (a as $s).saturating_add(b as $s) as $u as $store)
+            }
+            IntOp::SubSat => {
+                $warp.$two($inst, $mask, |a, b| (a as $s).saturating_sub(b as $s) as $u as $store)
+            }
+            IntOp::Mul => $warp.$two($inst, $mask, |a, b| (a as $u).wrapping_mul(b as $u) as $store),
+            IntOp::MulHiS => $warp.$two($inst, $mask, |a, b| {
+                ((a as $s as $ws).wrapping_mul(b as $s as $ws) >> <$u>::BITS) as $u as $store
+            }),
+            IntOp::MulHiU => $warp.$two($inst, $mask, |a, b| {
+                ((a as $u as $wu).wrapping_mul(b as $u as $wu) >> <$u>::BITS) as $u as $store
+            }),
+            IntOp::DivS => $warp.$two($inst, $mask, |a, b| match b as $s {
+                0 => <$u>::MAX as $store,
+                b => (a as $s).wrapping_div(b) as $u as $store,
+            }),
+            IntOp::DivU => {
+                $warp.$two($inst, $mask, |a, b| (a as $u).checked_div(b as $u).unwrap_or(<$u>::MAX) as $store)
+            }
+            IntOp::RemS => $warp.$two($inst, $mask, |a, b| match b as $s {
+                0 => a,
+                b => (a as $s).wrapping_rem(b) as $u as $store,
+            }),
+            IntOp::RemU => {
+                $warp.$two($inst, $mask, |a, b| (a as $u).checked_rem(b as $u).unwrap_or(a as $u) as $store)
+            }
+            IntOp::MinS => $warp.$two($inst, $mask, |a, b| (a as $s).min(b as $s) as $u as $store),
+            IntOp::MinU => $warp.$two($inst, $mask, |a, b| a.min(b)),
+            IntOp::MaxS => $warp.$two($inst, $mask, |a, b| (a as $s).max(b as $s) as $u as $store),
+            IntOp::MaxU => $warp.$two($inst, $mask, |a, b| a.max(b)),
+            IntOp::And => $warp.$two($inst, $mask, |a, b| a & b),
+            IntOp::Or => $warp.$two($inst, $mask, |a, b| a | b),
+            IntOp::Xor => $warp.$two($inst, $mask, |a, b| a ^ b),
+            IntOp::AbsDiffS => $warp.$two($inst, $mask, |a, b| (a as $s).abs_diff(b as $s) as $store),
+            IntOp::AbsDiffU => $warp.$two($inst, $mask, |a, b| (a as $u).abs_diff(b as $u) as $store),
+            // Shifts have an amount of 32 bits, and are done elsewhere.
+            IntOp::Shl | IntOp::ShrS | IntOp::ShrU => {}
+        }
+    };
+}
+
+impl Warp {
+    #[inline(always)]
+    pub(super) fn int(&mut self, op: IntOp, width: Width, inst: &Inst, mask: u32) {
+        match (op, width) {
+            (IntOp::Shl | IntOp::ShrS | IntOp::ShrU, _) => self.shift(op, width, inst, mask),
+            (_, Width::W32) => binary!(self.two, inst, mask, op, u32, i32, u64, i64, u32),
+            (_, Width::W64) => self.int_64(op, inst, mask),
+            (_, Width::W16) => self.int_16(op, inst, mask),
+        }
+    }
+
+    fn int_64(&mut self, op: IntOp, inst: &Inst, mask: u32) {
+        binary!(self.two_long, inst, mask, op, u64, i64, u128, i128, u64);
+    }
+
+    fn int_16(&mut self, op: IntOp, inst: &Inst, mask: u32) {
+        binary!(self.two, inst, mask, op, u16, i16, u32, i32, u32);
+    }
+
+    fn shift(&mut self, op: IntOp, width: Width, inst: &Inst, mask: u32) {
+        match (op, width) {
+            (IntOp::Shl, Width::W16) => self.two(inst, mask, |a, b| a.checked_shl(b).unwrap_or(0) & 0xffff),
+            (IntOp::Shl, Width::W32) => self.two(inst, mask, |a, b| if b > 31 { 0 } else { a << (b & 31) }),
+            (IntOp::Shl, Width::W64) => {
+                self.long_by_short(inst, mask, |a, b| if b > 63 { 0 } else { a << (b & 63) });
+            }
+            (IntOp::ShrU, Width::W64) => {
+                self.long_by_short(inst, mask, |a, b| if b > 63 { 0 } else { a >> (b & 63) });
+            }
+            (IntOp::ShrU, _) => self.two(inst, mask, |a, b| if b > 31 { 0 } else { a >> (b & 31) }),
+            (_, Width::W16) => {
+                self.two(inst, mask, |a, b| u32::from(((a as i16) >> b.min(15)) as u16));
+            }
+            (_, Width::W32) => self.two(inst, mask, |a, b| ((a as i32) >> b.min(31)) as u32),
+            (_, Width::W64) => self.long_by_short(inst, mask, |a, b| ((a as i64) >> b.min(63)) as u64),
+        }
+    }
+
+    pub(super) fn int_unary(&mut self, op: IntUnary, width: Width, inst: &Inst, mask: u32) {
+        match (op, width) {
+            (IntUnary::Not, Width::W16) => self.one(inst, mask, |a| !a & 0xffff),
+            (IntUnary::Not, Width::W32) => self.one(inst, mask, |a| !a),
+            (IntUnary::Not, Width::W64) => self.one_long(inst, mask, |a| !a),
+            (IntUnary::Cnot, Width::W64) => self.one_long(inst, mask, |a| u64::from(a == 0)),
+            (IntUnary::Cnot, _) => self.one(inst, mask, |a| u32::from(a == 0)),
+            (IntUnary::Neg, Width::W16) => self.one(inst, mask, |a| a.wrapping_neg() & 0xffff),
+            (IntUnary::Neg, Width::W32) => self.one(inst, mask, |a| a.wrapping_neg()),
+            (IntUnary::Neg, Width::W64) => self.one_long(inst, mask, |a| a.wrapping_neg()),
+            (IntUnary::Abs, Width::W16) => {
+                self.one(inst, mask, |a| u32::from((a as i16).wrapping_abs() as u16))
+            }
+            (IntUnary::Abs, Width::W32) => self.one(inst, mask, |a| (a as i32).wrapping_abs() as u32),
+            (IntUnary::Abs, Width::W64) => self.one_long(inst, mask, |a| (a as i64).wrapping_abs() as u64),
+            (IntUnary::Brev, Width::W64) => self.one_long(inst, mask, u64::reverse_bits),
+            (IntUnary::Brev, _) => self.one(inst, mask, u32::reverse_bits),
+        }
+    }
+
+    pub(super) fn bit_count(&mut self, count: BitCount, width: Width, inst: &Inst, mask: u32) {
+        // The highest bit that differs from the sign, or u32::MAX; or the shift that moves it to the top.
+        let find = |value: u64, bits: u32, shift: bool| match value {
+            0 => u32::MAX,
+            _ => {
+                if shift {
+                    value.leading_zeros() + bits - 64
+                } else {
+                    63 - value.leading_zeros()
+                }
+            }
+        };
+        let without_sign = |value: i64| (value ^ (value >> 63)) as u64;
+        match (count, width) {
+            (BitCount::Popc, Width::W64) => self.narrow(inst, mask, u64::count_ones),
+            (BitCount::Popc, _) => self.one(inst, mask, u32::count_ones),
+            (BitCount::Clz, Width::W64) => self.narrow(inst, mask, u64::leading_zeros),
+            (BitCount::Clz, _) => self.one(inst, mask, u32::leading_zeros),
+            (BitCount::FindU { shift }, Width::W64) => self.narrow(inst, mask, |a| find(a, 64, shift)),
+            (BitCount::FindU { shift }, _) => self.one(inst, mask, |a| find(a.into(), 32, shift)),
+            (BitCount::FindS { shift }, Width::W64) => {
+                self.narrow(inst, mask, |a| find(without_sign(a as i64), 64, shift));
+            }
+            (BitCount::FindS { shift }, _) => {
+                self.one(inst, mask, |a| find(without_sign(i64::from(a as i32)), 32, shift));
+            }
+        }
+    }
+
+    pub(super) fn mul_wide(&mut self, signed: bool, width: Width, inst: &Inst, mask: u32) {
+        match (signed, width) {
+            (false, Width::W16) => self.two(inst, mask, |a, b| a.wrapping_mul(b)),
+            (true, Width::W16) => {
+                self.two(inst, mask, |a, b| i32::from(a as i16).wrapping_mul(i32::from(b as i16)) as u32);
+            }
+            (false, _) => self.widen_two(inst, mask, |a, b| u64::from(a) * u64::from(b)),
+            (true, _) => self
+                .widen_two(inst, mask, |a, b| i64::from(a as i32).wrapping_mul(i64::from(b as i32)) as u64),
+        }
+    }
+
+    /// Whether `a + b + c` or `a - b - c` leaves the width; `c` and the result are predicates.
+    pub(super) fn carry(&mut self, borrow: bool, width: Width, inst: &Inst, mask: u32) {
+        let c = self.short[inst.c as usize];
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            let (a, b): (u128, u128) = match width {
+                Width::W64 => {
+                    (self.long[inst.a as usize][lane].into(), self.long[inst.b as usize][lane].into())
+                }
+                _ => (self.short[inst.a as usize][lane].into(), self.short[inst.b as usize][lane].into()),
+            };
+            let limit = if width == Width::W64 { u128::from(u64::MAX) } else { u32::MAX.into() };
+            let carry = u128::from(c[lane] & 1);
+            let is_out = if borrow { a < b + carry } else { a + b + carry > limit };
+            out[lane] = u32::from(is_out).wrapping_neg();
+        }
+        self.set(inst.d, mask, &out);
+    }
+
+    pub(super) fn mul24(&mut self, signed: bool, high: bool, inst: &Inst, mask: u32) {
+        self.two(inst, mask, |a, b| {
+            let extended = |it: u32| match signed {
+                true => i64::from((it << 8) as i32 >> 8),
+                false => i64::from(it & 0xff_ffff),
+            };
+            let product = extended(a) * extended(b);
+            (if high { product >> 16 } else { product }) as u32
+        });
+    }
+
+    pub(super) fn narrow_bits(&mut self, bits: u8, signed: bool, to: u8, inst: &Inst, mask: u32) {
+        let shift = 32 - u32::from(bits);
+        let kept = if to >= 32 { u32::MAX } else { (1 << to) - 1 };
+        match signed {
+            true => self.one(inst, mask, |a| ((a << shift) as i32 >> shift) as u32 & kept),
+            false => self.one(inst, mask, |a| (a << shift) >> shift & kept),
+        }
+    }
+
+    pub(super) fn pack(&mut self, bits: u8, count: u8, inst: &Inst, mask: u32, lists: &[u32]) {
+        let list = &lists[inst.imm as usize..][..usize::from(count)];
+        let mut out = [0_u64; LANES];
+        for (index, reg) in list.iter().enumerate() {
+            let source = &self.short[*reg as usize];
+            for lane in 0..LANES {
+                out[lane] |= u64::from(source[lane]) << (index as u32 * u32::from(bits));
+            }
+        }
+        if bits * count == 64 {
+            self.set_long(inst.d, mask, &out);
+        } else {
+            self.set(inst.d, mask, &out.map(|it| it as u32));
+        }
+    }
+
+    pub(super) fn unpack(&mut self, bits: u8, count: u8, inst: &Inst, mask: u32, lists: &[u32]) {
+        let list = &lists[inst.imm as usize..][..usize::from(count)];
+        let source = match bits * count {
+            64 => self.long[inst.a as usize],
+            _ => self.short[inst.a as usize].map(u64::from),
+        };
+        let kept = if bits == 32 { u32::MAX } else { (1 << bits) - 1 };
+        for (index, reg) in list.iter().enumerate() {
+            let shift = index as u32 * u32::from(bits);
+            let mut out = [0; LANES];
+            for lane in 0..LANES {
+                out[lane] = (source[lane] >> shift) as u32 & kept;
+            }
+            self.set(*reg, mask, &out);
+        }
+    }
+
+    pub(super) fn bfe(&mut self, signed: bool, long: bool, inst: &Inst, mask: u32) {
+        let (b, c) = (self.short[inst.b as usize], self.short[inst.c as usize]);
+        let bits = if long { 64 } else { 32 };
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            let a = match (long, signed) {
+                (true, _) => i128::from(self.long[inst.a as usize][lane]),
+                (false, _) => i128::from(self.short[inst.a as usize][lane]),
+            };
+            let (start, length) = (b[lane] & 0xff, c[lane] & 0xff);
+            // Bits beyond the value are copies of its sign; the field's own sign is its last bit that is
+            // within the value.
+            let last = (start + length).wrapping_sub(1).min(bits - 1);
+            let is_negative = signed && length != 0 && a >> last & 1 != 0;
+            let field = if start < bits { (a >> start) as u64 } else { 0 };
+            let kept = length.min(bits.saturating_sub(start));
+            let low = if kept >= 64 { u64::MAX } else { (1 << kept) - 1 };
+            out[lane] = (field & low) | if is_negative { !low } else { 0 };
+        }
+        match long {
+            true => self.set_long(inst.d, mask, &out),
+            false => self.set(inst.d, mask, &out.map(|it| it as u32)),
+        }
+    }
+
+    pub(super) fn bfi(&mut self, long: bool, inst: &Inst, mask: u32, lists: &[u32]) {
+        let (start, length) = (self.short[inst.c as usize], self.short[lists[inst.imm as usize] as usize]);
+        let bits = if long { 64 } else { 32 };
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            let (a, b) = match long {
+                true => (self.long[inst.a as usize][lane], self.long[inst.b as usize][lane]),
+                false => (self.short[inst.a as usize][lane].into(), self.short[inst.b as usize][lane].into()),
+            };
+            let (start, length) = (start[lane] & 0xff, length[lane] & 0xff);
+            let length = length.min(64);
+            let field = if length == 64 { u64::MAX } else { (1 << length) - 1 };
+            let field = if start < bits { field << start } else { 0 };
+            let placed = if start < bits { a << start } else { 0 };
+            out[lane] = (placed & field) | (b & !field);
+        }
+        match long {
+            true => self.set_long(inst.d, mask, &out),
+            false => self.set(inst.d, mask, &out.map(|it| it as u32)),
+        }
+    }
+
+    pub(super) fn bmsk(&mut self, clamp: bool, inst: &Inst, mask: u32) {
+        self.two(inst, mask, |a, b| {
+            let (a, b) = if clamp { (a.min(32), b.min(32)) } else { (a & 31, b & 31) };
+            let ones = (1_u64 << b) - 1;
+            (ones << a) as u32
+        });
+    }
+}
+
+pub(super) fn shf(left: bool, wrap: bool, a: u32, b: u32, c: u32) -> u32 {
+    let by = if wrap { c & 31 } else { c.min(32) };
+    let both = u64::from(b) << 32 | u64::from(a);
+    if left { (both << by >> 32) as u32 } else { (both >> by) as u32 }
+}
+
+/// `a`, `b` and `c` select a bit of the table.
+#[inline(always)]
+pub(super) fn lop3(table: u32, a: u32, b: u32, c: u32) -> u32 {
+    let mut out = 0;
+    for entry in 0..8 {
+        if table >> entry & 1 != 0 {
+            let a = if entry & 4 != 0 { a } else { !a };
+            let b = if entry & 2 != 0 { b } else { !b };
+            let c = if entry & 1 != 0 { c } else { !c };
+            out |= a & b & c;
+        }
+    }
+    out
+}
+
+pub(super) fn prmt(mode: Prmt, a: u32, b: u32, c: u32) -> u32 {
+    let both = u64::from(b) << 32 | u64::from(a);
+    let byte = |index: u32| (both >> (8 * (index & 7))) as u32 & 0xff;
+    let low = c & 3;
+    // The bytes of each mode for each value of the two low bits of `c`, from the lowest.
+    let selected: [u32; 4] = match mode {
+        Prmt::Bytes => {
+            return (0..4).fold(0, |out, index| {
+                let selector = c >> (4 * index);
+                let value = byte(selector & 7);
+                // With the fourth bit, the sign of the byte is repeated.
+                let value = if selector & 8 != 0 { (value >> 7) * 0xff } else { value };
+                out | value << (8 * index)
+            });
+        }
+        Prmt::F4e => [low, low + 1, low + 2, low + 3],
+        Prmt::B4e => [low, low.wrapping_sub(1), low.wrapping_sub(2), low.wrapping_sub(3)],
+        Prmt::Rc8 => [low; 4],
+        Prmt::Ecl => [low, low.max(1), low.max(2), 3],
+        Prmt::Ecr => [0, low.min(1), low.min(2), low],
+        Prmt::Rc16 => [2 * (low & 1), 2 * (low & 1) + 1, 2 * (low & 1), 2 * (low & 1) + 1],
+    };
+    (0..4).fold(0, |out, index| out | byte(selected[index]) << (8 * index))
+}
+
+fn part(value: u32, index: u32, bits: u32, signed: bool) -> i64 {
+    let shift = 32 - bits;
+    let moved = value >> (index * bits) << shift;
+    if signed { i64::from(moved as i32 >> shift) } else { i64::from(moved >> shift) }
+}
+
+pub(super) fn dp4a(is_a: bool, is_b: bool, a: u32, b: u32, c: u32) -> u32 {
+    let sum: i64 = (0..4).map(|it| part(a, it, 8, is_a) * part(b, it, 8, is_b)).sum();
+    c.wrapping_add(sum as u32)
+}
+
+pub(super) fn dp2a(is_a: bool, is_b: bool, high: bool, a: u32, b: u32, c: u32) -> u32 {
+    let first = if high { 2 } else { 0 };
+    let sum: i64 = (0..2).map(|it| part(a, it, 16, is_a) * part(b, first + it, 8, is_b)).sum();
+    c.wrapping_add(sum as u32)
+}
+
+/// The position of the set bit that is `offset` set bits from `base`, as "fns" describes it.
+pub(super) fn fns(mask: u32, base: u32, offset: u32) -> u32 {
+    let (base, offset) = (base.min(32), offset as i32);
+    if offset == 0 {
+        return if base < 32 && mask >> base & 1 != 0 { base } else { u32::MAX };
+    }
+    let is_set = |it: &u32| mask >> it & 1 != 0;
+    let skipped = (offset.unsigned_abs() - 1) as usize;
+    let found = if offset > 0 {
+        (base..32).filter(is_set).nth(skipped)
+    } else {
+        (0..32.min(base + 1)).rev().filter(is_set).nth(skipped)
+    };
+    found.unwrap_or(u32::MAX)
+}

@@ -1,0 +1,204 @@
+use super::super::op::{Inst, Reg};
+
+/// Lanes of a warp.
+pub(super) const LANES: usize = 32;
+pub(super) type Short = [u32; LANES];
+pub(super) type Long = [u64; LANES];
+
+/// The bit of each lane.
+const BITS: Short = {
+    let mut bits = [0; LANES];
+    let mut lane = 0;
+    while lane < LANES {
+        bits[lane] = 1 << lane;
+        lane += 1;
+    }
+    bits
+};
+
+/// The registers of a warp.
+pub(crate) struct Warp {
+    pub(super) short: Vec<Short>,
+    pub(super) long: Vec<Long>,
+}
+
+/// The lanes in which a predicate is true.
+#[inline(always)]
+pub(super) fn mask_of(predicate: &Short) -> u32 {
+    let mut mask = 0;
+    for lane in 0..LANES {
+        mask |= predicate[lane] & BITS[lane];
+    }
+    mask
+}
+
+/// The lanes of a mask.
+#[inline(always)]
+pub(super) fn lanes_of(mut mask: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lane = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (lane < LANES as u32).then_some(lane as usize)
+    })
+}
+
+impl Warp {
+    pub(super) fn new(shorts: u32, longs: u32) -> Self {
+        Self { short: vec![[0; LANES]; shorts as usize], long: vec![[0; LANES]; longs as usize] }
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&mut self, d: Reg, mask: u32, value: &Short) {
+        let target = &mut self.short[d as usize];
+        if mask == u32::MAX {
+            *target = *value;
+        } else {
+            for lane in 0..LANES {
+                target[lane] = if mask & BITS[lane] != 0 { value[lane] } else { target[lane] };
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn set_long(&mut self, d: Reg, mask: u32, value: &Long) {
+        let target = &mut self.long[d as usize];
+        if mask == u32::MAX {
+            *target = *value;
+        } else {
+            for lane in 0..LANES {
+                target[lane] = if mask & BITS[lane] != 0 { value[lane] } else { target[lane] };
+            }
+        }
+    }
+
+    /// Values of short registers to a short one.
+    #[inline(always)]
+    pub(super) fn one(&mut self, inst: &Inst, mask: u32, f: impl Fn(u32) -> u32) {
+        let a = &self.short[inst.a as usize];
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane]);
+        }
+        self.set(inst.d, mask, &out);
+    }
+
+    #[inline(always)]
+    pub(super) fn two(&mut self, inst: &Inst, mask: u32, f: impl Fn(u32, u32) -> u32) {
+        let (a, b) = (&self.short[inst.a as usize], &self.short[inst.b as usize]);
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane], b[lane]);
+        }
+        self.set(inst.d, mask, &out);
+    }
+
+    #[inline(always)]
+    pub(super) fn three(&mut self, inst: &Inst, mask: u32, f: impl Fn(u32, u32, u32) -> u32) {
+        let (a, b, c) =
+            (&self.short[inst.a as usize], &self.short[inst.b as usize], &self.short[inst.c as usize]);
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane], b[lane], c[lane]);
+        }
+        self.set(inst.d, mask, &out);
+    }
+
+    /// The same with long registers.
+    #[inline(always)]
+    pub(super) fn one_long(&mut self, inst: &Inst, mask: u32, f: impl Fn(u64) -> u64) {
+        let a = &self.long[inst.a as usize];
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane]);
+        }
+        self.set_long(inst.d, mask, &out);
+    }
+
+    #[inline(always)]
+    pub(super) fn two_long(&mut self, inst: &Inst, mask: u32, f: impl Fn(u64, u64) -> u64) {
+        let (a, b) = (&self.long[inst.a as usize], &self.long[inst.b as usize]);
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane], b[lane]);
+        }
+        self.set_long(inst.d, mask, &out);
+    }
+
+    #[inline(always)]
+    pub(super) fn three_long(&mut self, inst: &Inst, mask: u32, f: impl Fn(u64, u64, u64) -> u64) {
+        let (a, b, c) =
+            (&self.long[inst.a as usize], &self.long[inst.b as usize], &self.long[inst.c as usize]);
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane], b[lane], c[lane]);
+        }
+        self.set_long(inst.d, mask, &out);
+    }
+
+    /// A long register and a short one to a long one.
+    #[inline(always)]
+    pub(super) fn long_by_short(&mut self, inst: &Inst, mask: u32, f: impl Fn(u64, u32) -> u64) {
+        let (a, b) = (&self.long[inst.a as usize], &self.short[inst.b as usize]);
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane], b[lane]);
+        }
+        self.set_long(inst.d, mask, &out);
+    }
+
+    /// A short register to a long one.
+    #[inline(always)]
+    pub(super) fn widen(&mut self, inst: &Inst, mask: u32, f: impl Fn(u32) -> u64) {
+        let a = &self.short[inst.a as usize];
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane]);
+        }
+        self.set_long(inst.d, mask, &out);
+    }
+
+    /// Two short registers to a long one.
+    #[inline(always)]
+    pub(super) fn widen_two(&mut self, inst: &Inst, mask: u32, f: impl Fn(u32, u32) -> u64) {
+        let (a, b) = (&self.short[inst.a as usize], &self.short[inst.b as usize]);
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane], b[lane]);
+        }
+        self.set_long(inst.d, mask, &out);
+    }
+
+    /// A long register to a short one.
+    #[inline(always)]
+    pub(super) fn narrow(&mut self, inst: &Inst, mask: u32, f: impl Fn(u64) -> u32) {
+        let a = &self.long[inst.a as usize];
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane]);
+        }
+        self.set(inst.d, mask, &out);
+    }
+
+    /// Two long registers to a short one.
+    #[inline(always)]
+    pub(super) fn narrow_two(&mut self, inst: &Inst, mask: u32, f: impl Fn(u64, u64) -> u32) {
+        let (a, b) = (&self.long[inst.a as usize], &self.long[inst.b as usize]);
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            out[lane] = f(a[lane], b[lane]);
+        }
+        self.set(inst.d, mask, &out);
+    }
+
+    #[inline(always)]
+    pub(super) fn select_long(&mut self, inst: &Inst, mask: u32) {
+        let (a, b) = (&self.long[inst.a as usize], &self.long[inst.b as usize]);
+        let c = &self.short[inst.c as usize];
+        let mut out = [0; LANES];
+        for lane in 0..LANES {
+            let chosen = c[lane] as i32 as i64 as u64;
+            out[lane] = (a[lane] & chosen) | (b[lane] & !chosen);
+        }
+        self.set_long(inst.d, mask, &out);
+    }
+}

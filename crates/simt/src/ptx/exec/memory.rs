@@ -1,0 +1,349 @@
+use super::super::op::{Access, Atomic, AtomicFn, Inst, Place};
+use super::super::types::Type;
+use super::lanes::{LANES, Long, Warp, lanes_of};
+use crate::engine::{BlockMemory, LOCAL_WINDOW, SHARED_WINDOW, Site, WINDOW_BYTES};
+use crate::numbers::{from_bf16, from_f16, to_bf16, to_f16};
+
+impl Warp {
+    /// The address of each lane.
+    #[inline(always)]
+    fn addresses(&self, base: u32, is_short: bool, offset: i64) -> Long {
+        let mut out = [0; LANES];
+        if is_short {
+            let base = &self.short[base as usize];
+            for lane in 0..LANES {
+                out[lane] = u64::from(base[lane]).wrapping_add(offset as u64);
+            }
+        } else {
+            let base = &self.long[base as usize];
+            for lane in 0..LANES {
+                out[lane] = base[lane].wrapping_add(offset as u64);
+            }
+        }
+        out
+    }
+
+    #[inline(always)]
+    pub(super) fn load(
+        &mut self,
+        access: &Access,
+        inst: &Inst,
+        mask: u32,
+        lists: &[u32],
+        memory: &mut BlockMemory<'_>,
+    ) {
+        let addresses = self.addresses(inst.a, access.short_address, inst.imm);
+        match (access.bytes, access.count) {
+            (4, 1) => self.load_elements::<4, 4>(access, inst, mask, lists, &addresses, memory),
+            (8, 1) => self.load_elements::<8, 8>(access, inst, mask, lists, &addresses, memory),
+            (4, 4) => self.load_elements::<4, 16>(access, inst, mask, lists, &addresses, memory),
+            _ => self.load_rarer(access, inst, mask, lists, &addresses, memory),
+        }
+    }
+
+    fn load_rarer(
+        &mut self,
+        access: &Access,
+        inst: &Inst,
+        mask: u32,
+        lists: &[u32],
+        addresses: &Long,
+        memory: &mut BlockMemory<'_>,
+    ) {
+        match (access.bytes, access.count) {
+            (1, 1) => self.load_elements::<1, 1>(access, inst, mask, lists, addresses, memory),
+            (1, 2) => self.load_elements::<1, 2>(access, inst, mask, lists, addresses, memory),
+            (1, _) => self.load_elements::<1, 4>(access, inst, mask, lists, addresses, memory),
+            (2, 1) => self.load_elements::<2, 2>(access, inst, mask, lists, addresses, memory),
+            (2, 2) => self.load_elements::<2, 4>(access, inst, mask, lists, addresses, memory),
+            (2, _) => self.load_elements::<2, 8>(access, inst, mask, lists, addresses, memory),
+            (4, 2) => self.load_elements::<4, 8>(access, inst, mask, lists, addresses, memory),
+            (4, _) => self.load_elements::<4, 32>(access, inst, mask, lists, addresses, memory),
+            (8, 2) => self.load_elements::<8, 16>(access, inst, mask, lists, addresses, memory),
+            _ => self.load_elements::<8, 32>(access, inst, mask, lists, addresses, memory),
+        }
+    }
+
+    /// Loads `N` bytes for each lane, which are elements of `B` bytes.
+    #[inline(always)]
+    fn load_elements<const B: usize, const N: usize>(
+        &mut self,
+        access: &Access,
+        inst: &Inst,
+        mask: u32,
+        lists: &[u32],
+        addresses: &Long,
+        memory: &mut BlockMemory<'_>,
+    ) {
+        let mut all = [[0; N]; LANES];
+        let is_uniform = addresses.iter().all(|it| *it == addresses[0]);
+        if is_uniform && let Some(bytes) = memory.peek(access.place, addresses[0]) {
+            all = [bytes; LANES];
+        } else if mask == u32::MAX && memory.load_row(access.place, addresses, &mut all) {
+            // All lanes were loaded at once.
+        } else {
+            for lane in lanes_of(mask) {
+                let site = Site { at: inst.at, lane: lane as u32 };
+                all[lane] = memory.load::<N>(access.place, addresses[lane], site);
+            }
+        }
+        for element in 0..N / B {
+            let reg = if N == B { inst.d } else { lists[inst.c as usize + element] };
+            let value = |bytes: &[u8; N]| {
+                let mut wide = [0; 8];
+                wide[..B].copy_from_slice(&bytes[element * B..][..B]);
+                u64::from_le_bytes(wide)
+            };
+            let shift = 64 - 8 * B as u32;
+            if access.long {
+                let mut out = [0; LANES];
+                for lane in 0..LANES {
+                    let value = value(&all[lane]);
+                    out[lane] = if access.signed { ((value << shift) as i64 >> shift) as u64 } else { value };
+                }
+                self.set_long(reg, mask, &out);
+            } else {
+                let mut out = [0; LANES];
+                for lane in 0..LANES {
+                    let value = value(&all[lane]);
+                    out[lane] =
+                        if access.signed { ((value << shift) as i64 >> shift) as u32 } else { value as u32 };
+                }
+                // A signed integer of 16 bits in a register of that size is narrowed by what follows.
+                self.set(reg, mask, &out);
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn store(
+        &mut self,
+        access: &Access,
+        inst: &Inst,
+        mask: u32,
+        lists: &[u32],
+        memory: &mut BlockMemory<'_>,
+    ) {
+        let addresses = self.addresses(inst.a, access.short_address, inst.imm);
+        match (access.bytes, access.count) {
+            (1, 1) => self.store_elements::<1, 1>(access, inst, mask, lists, &addresses, memory),
+            (1, 2) => self.store_elements::<1, 2>(access, inst, mask, lists, &addresses, memory),
+            (1, _) => self.store_elements::<1, 4>(access, inst, mask, lists, &addresses, memory),
+            (2, 1) => self.store_elements::<2, 2>(access, inst, mask, lists, &addresses, memory),
+            (2, 2) => self.store_elements::<2, 4>(access, inst, mask, lists, &addresses, memory),
+            (2, _) => self.store_elements::<2, 8>(access, inst, mask, lists, &addresses, memory),
+            (4, 1) => self.store_elements::<4, 4>(access, inst, mask, lists, &addresses, memory),
+            (4, 2) => self.store_elements::<4, 8>(access, inst, mask, lists, &addresses, memory),
+            (4, 4) => self.store_elements::<4, 16>(access, inst, mask, lists, &addresses, memory),
+            (4, _) => self.store_elements::<4, 32>(access, inst, mask, lists, &addresses, memory),
+            (_, 1) => self.store_elements::<8, 8>(access, inst, mask, lists, &addresses, memory),
+            (_, 2) => self.store_elements::<8, 16>(access, inst, mask, lists, &addresses, memory),
+            _ => self.store_elements::<8, 32>(access, inst, mask, lists, &addresses, memory),
+        }
+    }
+
+    fn store_elements<const B: usize, const N: usize>(
+        &mut self,
+        access: &Access,
+        inst: &Inst,
+        mask: u32,
+        lists: &[u32],
+        addresses: &Long,
+        memory: &mut BlockMemory<'_>,
+    ) {
+        let mut all = [[0; N]; LANES];
+        for element in 0..N / B {
+            let reg = if N == B { inst.b } else { lists[inst.c as usize + element] } as usize;
+            for lane in 0..LANES {
+                let value = if access.long { self.long[reg][lane] } else { self.short[reg][lane].into() };
+                all[lane][element * B..][..B].copy_from_slice(&value.to_le_bytes()[..B]);
+            }
+        }
+        if mask == u32::MAX && memory.store_row(access.place, addresses, &all) {
+            return;
+        }
+        for lane in lanes_of(mask) {
+            let site = Site { at: inst.at, lane: lane as u32 };
+            memory.store(access.place, addresses[lane], all[lane], site);
+        }
+    }
+
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the modifiers of an instruction, and what all of them take"
+    )]
+    pub(super) fn copy_async(
+        &mut self,
+        bytes: u8,
+        is_short: bool,
+        sized: bool,
+        inst: &Inst,
+        mask: u32,
+        lists: &[u32],
+        memory: &mut BlockMemory<'_>,
+    ) {
+        let list = &lists[inst.imm as usize..][..4];
+        let offset = |low: usize| (u64::from(list[low]) | u64::from(list[low + 1]) << 32) as i64;
+        let (from, to) =
+            (self.addresses(inst.b, false, offset(0)), self.addresses(inst.a, is_short, offset(2)));
+        for lane in lanes_of(mask) {
+            let site = Site { at: inst.at, lane: lane as u32 };
+            let size = if sized { self.short[inst.c as usize][lane] as usize } else { 16 };
+            match bytes {
+                4 => copy_sized::<4>(from[lane], to[lane], size, site, memory),
+                8 => copy_sized::<8>(from[lane], to[lane], size, site, memory),
+                _ => copy_sized::<16>(from[lane], to[lane], size, site, memory),
+            }
+        }
+    }
+
+    pub(super) fn atomic(&mut self, atomic: &Atomic, inst: &Inst, mask: u32, memory: &mut BlockMemory<'_>) {
+        let addresses = self.addresses(inst.a, atomic.short_address, inst.imm);
+        let long = atomic.kind.bits() == 64;
+        for lane in lanes_of(mask) {
+            let site = Site { at: inst.at, lane: lane as u32 };
+            let operand = |reg: u32| match long {
+                true => self.long[reg as usize][lane],
+                false => self.short[reg as usize][lane].into(),
+            };
+            let (b, c) = (operand(inst.b), operand(inst.c));
+            let before = match atomic.kind.bits() {
+                64 => u64::from_le_bytes(memory.update(atomic.place, addresses[lane], site, |it| {
+                    updated(atomic, u64::from_le_bytes(it), b, c).to_le_bytes()
+                })),
+                16 => {
+                    u64::from(u16::from_le_bytes(memory.update(atomic.place, addresses[lane], site, |it| {
+                        (updated(atomic, u16::from_le_bytes(it).into(), b, c) as u16).to_le_bytes()
+                    })))
+                }
+                _ => {
+                    u64::from(u32::from_le_bytes(memory.update(atomic.place, addresses[lane], site, |it| {
+                        (updated(atomic, u32::from_le_bytes(it).into(), b, c) as u32).to_le_bytes()
+                    })))
+                }
+            };
+            if atomic.returns {
+                match long {
+                    true => self.long[inst.d as usize][lane] = before,
+                    false => self.short[inst.d as usize][lane] = before as u32,
+                }
+            }
+        }
+    }
+
+    pub(super) fn is_space(&mut self, place: Place, inst: &Inst, mask: u32) {
+        let window = |address: u64| address & !(WINDOW_BYTES - 1);
+        self.narrow(inst, mask, |a| {
+            let is_there = match place {
+                Place::Shared => window(a) == SHARED_WINDOW,
+                Place::Local => window(a) == LOCAL_WINDOW,
+                Place::Argument | Place::Const => false,
+                _ => !matches!(window(a), SHARED_WINDOW | LOCAL_WINDOW),
+            };
+            u32::from(is_there).wrapping_neg()
+        });
+    }
+
+    pub(super) fn space_to_generic(&mut self, place: Place, inst: &Inst, mask: u32) {
+        let window = window_of(place);
+        self.one_long(inst, mask, |a| if a < WINDOW_BYTES { a + window } else { a });
+    }
+
+    pub(super) fn generic_to_space(&mut self, place: Place, inst: &Inst, mask: u32) {
+        let window = window_of(place);
+        self.one_long(inst, mask, |a| {
+            if window != 0 && a & !(WINDOW_BYTES - 1) == window { a - window } else { a }
+        });
+    }
+}
+
+/// The window of a space whose addresses are not generic ones.
+fn window_of(place: Place) -> u64 {
+    match place {
+        Place::Shared => SHARED_WINDOW,
+        Place::Local => LOCAL_WINDOW,
+        Place::Argument => crate::engine::ARGUMENT_WINDOW,
+        _ => 0,
+    }
+}
+
+/// Copies `size` bytes, and zeros for the rest.
+fn copy_sized<const N: usize>(from: u64, to: u64, size: usize, site: Site, memory: &mut BlockMemory<'_>) {
+    let mut bytes = [0; N];
+    if size >= N {
+        bytes = memory.load::<N>(Place::Global, from, site);
+    } else {
+        for (index, byte) in bytes[..size].iter_mut().enumerate() {
+            [*byte] = memory.load::<1>(Place::Global, from.wrapping_add(index as u64), site);
+        }
+    }
+    memory.store(Place::Shared, to, bytes, site);
+}
+
+/// The bits that an atomic operation makes of `a`.
+fn updated(atomic: &Atomic, a: u64, b: u64, c: u64) -> u64 {
+    let long = atomic.kind.bits() == 64;
+    let signed = |it: u64| if long { it as i64 } else { i64::from(it as u32 as i32) };
+    match atomic.f {
+        AtomicFn::Add => match atomic.kind {
+            Type::F32 => (f32::from_bits(a as u32) + f32::from_bits(b as u32)).to_bits().into(),
+            Type::F64 => (f64::from_bits(a) + f64::from_bits(b)).to_bits(),
+            Type::F16 => add_halves(a as u32, b as u32, true).into(),
+            Type::Bf16 => add_halves(a as u32, b as u32, false).into(),
+            Type::F16x2 | Type::Bf16x2 => {
+                let is_f16 = atomic.kind == Type::F16x2;
+                let low = add_halves(a as u32 & 0xffff, b as u32 & 0xffff, is_f16);
+                u64::from(low | add_halves(a as u32 >> 16, b as u32 >> 16, is_f16) << 16)
+            }
+            _ => a.wrapping_add(b),
+        },
+        AtomicFn::Min if atomic.kind.is_signed() => {
+            if signed(a) <= signed(b) {
+                a
+            } else {
+                b
+            }
+        }
+        AtomicFn::Max if atomic.kind.is_signed() => {
+            if signed(a) >= signed(b) {
+                a
+            } else {
+                b
+            }
+        }
+        AtomicFn::Min => a.min(b),
+        AtomicFn::Max => a.max(b),
+        AtomicFn::Inc => {
+            if a >= b {
+                0
+            } else {
+                a + 1
+            }
+        }
+        AtomicFn::Dec => {
+            if a == 0 || a > b {
+                b
+            } else {
+                a - 1
+            }
+        }
+        AtomicFn::And => a & b,
+        AtomicFn::Or => a | b,
+        AtomicFn::Xor => a ^ b,
+        AtomicFn::Exch => b,
+        AtomicFn::Cas => {
+            if a == b {
+                c
+            } else {
+                a
+            }
+        }
+    }
+}
+
+fn add_halves(a: u32, b: u32, is_f16: bool) -> u32 {
+    match is_f16 {
+        true => to_f16(f64::from(from_f16(a)) + f64::from(from_f16(b))),
+        false => to_bf16(crate::numbers::odd_sum(from_bf16(a).into(), from_bf16(b).into())),
+    }
+}

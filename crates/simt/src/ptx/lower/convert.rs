@@ -1,0 +1,314 @@
+//! Moves and conversions.
+//!
+//! Source: the PTX ISA, "Data Movement and Conversion Instructions".
+
+use super::super::ast::{Operand, Space};
+use super::super::op::{Convert, Op, Place, Reg};
+use super::super::types::{Bank, Type};
+use super::modifiers::Modifiers;
+use super::operands::Match;
+use super::{Lowered, Lowering};
+use crate::numbers::Rounding;
+
+const INTEGERS: [Type; 8] =
+    [Type::U8, Type::U16, Type::U32, Type::U64, Type::S8, Type::S16, Type::S32, Type::S64];
+
+impl<'a> Lowering<'a, '_> {
+    pub(super) fn mov(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let all = [
+            Type::Pred,
+            Type::B16,
+            Type::B32,
+            Type::B64,
+            Type::U16,
+            Type::U32,
+            Type::U64,
+            Type::S16,
+            Type::S32,
+            Type::S64,
+            Type::F32,
+            Type::F64,
+        ];
+        let kind = self.kind_of(parts, &all)?;
+        self.expect(operands, 2)?;
+        match (&operands[0], &operands[1]) {
+            (target, Operand::Vector(elements)) => {
+                let (bits, registers) = self.elements(kind, elements, false)?;
+                let d = self.destination(target, kind)?;
+                let list = self.list(&registers);
+                let count = elements.len() as u8;
+                self.emit(Op::Pack { bits, count }, [d, 0, 0, 0], list);
+                return Ok(());
+            }
+            (Operand::Vector(elements), source) => {
+                let a = self.source(source, kind)?;
+                let (bits, registers) = self.elements(kind, elements, true)?;
+                let list = self.list(&registers);
+                let count = elements.len() as u8;
+                self.emit(Op::Unpack { bits, count }, [0, a, 0, 0], list);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let d = self.destination(&operands[0], kind)?;
+        let mov = if kind.bank() == Bank::Long { Op::MovLong } else { Op::Mov };
+        if let Operand::Name(name) = operands[1]
+            && self.register(name)?.is_none()
+        {
+            if let Some(op) = self.varying(name, kind) {
+                self.emit(op, [d, 0, 0, 0], 0);
+                return Ok(());
+            }
+            if let Some(named) = self.named(name)?.filter(|_| kind.bits() >= 32 && !kind.is_float()) {
+                let a = self.address_of(named, kind.bank())?;
+                self.emit(mov, [d, a, 0, 0], 0);
+                return Ok(());
+            }
+        }
+        let a = match operands[1] {
+            Operand::Name(name) if kind.bits() >= 32 && fixed(name).is_some() => {
+                self.constant(kind.bank(), fixed(name).unwrap_or(0))?
+            }
+            _ => self.source(&operands[1], kind)?,
+        };
+        self.emit(mov, [d, a, 0, 0], 0);
+        Ok(())
+    }
+
+    /// The operation that reads a special register whose value changes.
+    fn varying(&self, name: &str, kind: Type) -> Option<Op> {
+        match (name, kind.bits()) {
+            ("%clock" | "%globaltimer_lo", 32) => Some(Op::Clock),
+            ("%clock64" | "%globaltimer", 64) => Some(Op::ClockLong),
+            _ => None,
+        }
+    }
+
+    /// The registers of the elements of a value, and the bits of each. Elements that are not wanted have a
+    /// register that nothing reads.
+    fn elements(
+        &mut self,
+        kind: Type,
+        elements: &[Operand<'a>],
+        are_written: bool,
+    ) -> Lowered<(u8, Vec<Reg>)> {
+        let count = elements.len() as u32;
+        let element = match (kind.bits(), count) {
+            (32, 2) | (64, 4) => Type::B16,
+            (64, 2) => Type::B32,
+            _ => {
+                return Err(self.unsupported("2 elements of 16 bits, or 2 or 4 of 64 bits", "other elements"));
+            }
+        };
+        if !kind.is_bits() {
+            return Err(self.corrupt("a type of bits", format!("{kind:?}")));
+        }
+        let mut registers = Vec::new();
+        for operand in elements {
+            registers.push(match are_written {
+                true => self.destination(operand, element)?,
+                false => self.source(operand, element)?,
+            });
+        }
+        Ok((element.bits() as u8, registers))
+    }
+
+    pub(super) fn cvt(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let to_integer = parts.one_of(&[
+            ("rni", Rounding::Nearest),
+            ("rzi", Rounding::Zero),
+            ("rmi", Rounding::Down),
+            ("rpi", Rounding::Up),
+        ]);
+        let ties_away = to_integer.is_none() && parts.takes("rna");
+        let rounding = if to_integer.is_none() && !ties_away { parts.rounding() } else { None };
+        let relu = rounding.is_some() && parts.takes("relu");
+        let (ftz, sat) = (parts.takes("ftz"), parts.takes("sat"));
+        let floats = [Type::F16, Type::Bf16, Type::F32, Type::F64, Type::Tf32, Type::F16x2, Type::Bf16x2];
+        let to = self.kind_of(parts, &[&INTEGERS[..], &floats].concat())?;
+        let from = self.kind_of(parts, &[&INTEGERS[..], &floats[..4]].concat())?;
+        let convert = Convert {
+            from,
+            to,
+            rounding: to_integer.or(rounding).unwrap_or(Rounding::Nearest),
+            integer: to_integer.is_some(),
+            ftz,
+            sat,
+            relu,
+            ties_away,
+        };
+        self.check_conversion(&convert, rounding.is_some())?;
+        if matches!(to, Type::F16x2 | Type::Bf16x2) {
+            return self.convert_two(convert, operands);
+        }
+        self.expect(operands, 2)?;
+        let how = |kind: Type| if kind.is_float() { Match::Exact } else { Match::Wider };
+        let (a, given) = self.origin(&operands[1], from, how(from))?;
+        let (d, wanted) = self.target(&operands[0], to, how(to))?;
+        if !from.is_float() && !to.is_float() && !sat {
+            return self.convert_integer([d, a], given, from, to, wanted);
+        }
+        let a = self.low_part(a, given, from)?;
+        if wanted.bits() == to.bits() {
+            self.emit(Op::Convert(convert), [d, a, 0, 0], 0);
+            return Ok(());
+        }
+        let t = self.temporary(to.bank())?;
+        self.emit(Op::Convert(convert), [t, a, 0, 0], 0);
+        self.convert_integer([d, t], to, to, to, wanted)
+    }
+
+    /// Fails if the modifiers do not fit the types.
+    fn check_conversion(&self, it: &Convert, has_rounding: bool) -> Lowered<()> {
+        let (from, to) = (it.from, it.to);
+        let is_narrower = from.is_float()
+            && to.is_float()
+            && (to.bits() < from.bits() || matches!(to, Type::F16x2 | Type::Bf16x2 | Type::Tf32));
+        let between_halves =
+            from != to && from.bits() == 16 && to.bits() == 16 && from.is_float() && to.is_float();
+        let needs_rounding = is_narrower || between_halves || (!from.is_float() && to.is_float());
+        let needs_integer = from.is_float() && !to.is_float();
+        let is_valid = (needs_rounding == (has_rounding || it.ties_away))
+            && (!needs_integer || it.integer)
+            && (!it.integer || (from.is_float() && (!to.is_float() || to == from)))
+            && (!it.ties_away || to == Type::Tf32)
+            && (!it.relu || matches!(to, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2 | Type::Tf32))
+            && (to != Type::Tf32 || from == Type::F32)
+            && (!matches!(to, Type::F16x2 | Type::Bf16x2) || from == Type::F32)
+            && (!it.ftz || from == Type::F32 || to == Type::F32);
+        match is_valid {
+            true => Ok(()),
+            false => {
+                Err(self.corrupt("a rounding mode that the types need, and no other", "another conversion"))
+            }
+        }
+    }
+
+    /// The part of a wider register that has a type.
+    fn low_part(&mut self, a: Reg, given: Type, kind: Type) -> Lowered<Reg> {
+        if given.bank() == kind.bank() {
+            return Ok(a);
+        }
+        let t = self.temporary(Bank::Short)?;
+        self.emit(Op::Truncate, [t, a, 0, 0], 0);
+        Ok(t)
+    }
+
+    /// `cvt.rn.f16x2.f32 d, a, b`: `a` becomes the upper half.
+    fn convert_two(&mut self, convert: Convert, operands: &[Operand<'a>]) -> Lowered<()> {
+        self.expect(operands, 3)?;
+        let d = self.destination(&operands[0], convert.to)?;
+        let to = if convert.to == Type::F16x2 { Type::F16 } else { Type::Bf16 };
+        let mut halves = [0; 2];
+        for (half, operand) in halves.iter_mut().zip([&operands[2], &operands[1]]) {
+            let source = self.source(operand, Type::F32)?;
+            *half = self.temporary(Bank::Short)?;
+            self.emit(Op::Convert(Convert { to, ..convert }), [*half, source, 0, 0], 0);
+        }
+        let list = self.list(&halves);
+        self.emit(Op::Pack { bits: 16, count: 2 }, [d, 0, 0, 0], list);
+        Ok(())
+    }
+
+    /// From an integer in a register of type `given` to one of type `wanted`.
+    fn convert_integer(
+        &mut self,
+        [d, a]: [Reg; 2],
+        given: Type,
+        from: Type,
+        to: Type,
+        wanted: Type,
+    ) -> Lowered<()> {
+        let bits = from.bits().min(to.bits());
+        // A wider value takes the sign of its source, a narrower one that of its result.
+        let signed = if from.bits() < to.bits() { from.is_signed() } else { to.is_signed() };
+        if given.bank() == Bank::Long && wanted.bank() == Bank::Long && bits == 64 {
+            self.emit(Op::MovLong, [d, a, 0, 0], 0);
+            return Ok(());
+        }
+        let short = self.low_part(a, given, if bits == 64 { Type::U32 } else { from.min_32() })?;
+        if wanted.bank() == Bank::Long {
+            let extended = if bits < 32 {
+                let t = self.temporary(Bank::Short)?;
+                self.emit(Op::Narrow { bits: bits as u8, signed, to: 32 }, [t, short, 0, 0], 0);
+                t
+            } else {
+                short
+            };
+            let is_extended = signed && bits <= 32;
+            self.emit(if is_extended { Op::ExtendSigned } else { Op::Extend }, [d, extended, 0, 0], 0);
+        } else if bits >= 32 {
+            self.emit(Op::Mov, [d, short, 0, 0], 0);
+        } else {
+            let narrow = Op::Narrow { bits: bits as u8, signed, to: wanted.bits().min(32) as u8 };
+            self.emit(narrow, [d, short, 0, 0], 0);
+        }
+        Ok(())
+    }
+
+    pub(super) fn address_conversion(
+        &mut self,
+        opcode: &str,
+        parts: &mut Modifiers<'a>,
+        operands: &[Operand<'a>],
+    ) -> Lowered<()> {
+        let to_space = opcode == "cvta" && parts.takes("to");
+        let place = parts.one_of(&[
+            ("global", Place::Global),
+            ("const", Place::Const),
+            ("shared", Place::Shared),
+            ("shared::cta", Place::Shared),
+            ("local", Place::Local),
+            ("param", Place::Argument),
+            ("param::entry", Place::Argument),
+        ]);
+        let place = self.part(place.filter(|_| opcode != "mapa"), parts, "a state space")?;
+        self.expect(operands, 2)?;
+        if opcode == "isspacep" {
+            let d = self.destination(&operands[0], Type::Pred)?;
+            let a = self.source(&operands[1], Type::U64)?;
+            self.emit(Op::IsSpace(place), [d, a, 0, 0], 0);
+            return Ok(());
+        }
+        self.kind_of(parts, &[Type::U64])?;
+        let d = self.destination(&operands[0], Type::U64)?;
+        let named = match operands[1] {
+            Operand::Name(name) if self.register(name)?.is_none() => self.named(name)?,
+            _ => None,
+        };
+        let a = match named {
+            Some(named) if !to_space && is_in(named.space, place) => self.address_of(named, Bank::Long)?,
+            _ => self.source(&operands[1], Type::U64)?,
+        };
+        self.emit(if to_space { Op::FromGeneric(place) } else { Op::ToGeneric(place) }, [d, a, 0, 0], 0);
+        Ok(())
+    }
+}
+
+impl Type {
+    /// The type if it is in 32 bits, or one that is.
+    fn min_32(self) -> Self {
+        if self.bits() == 64 { Self::U32 } else { self }
+    }
+}
+
+/// Whether a variable of a space is in the place that an instruction names.
+pub(super) fn is_in(space: Space, place: Place) -> bool {
+    match place {
+        Place::Generic => true,
+        Place::Global => space == Space::Global,
+        Place::Const => space == Space::Const,
+        Place::Shared => space == Space::Shared,
+        Place::Local => space == Space::Local,
+        Place::Argument => space == Space::Param,
+    }
+}
+
+/// The value of a special register that is the same everywhere here: one multiprocessor, one grid.
+fn fixed(name: &str) -> Option<u64> {
+    match name {
+        "%smid" | "%gridid" | "%clock_hi" | "%globaltimer_hi" => Some(0),
+        "%nsmid" => Some(1),
+        _ => None,
+    }
+}
