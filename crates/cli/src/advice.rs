@@ -128,7 +128,12 @@ fn compile_program() -> String {
 /// The flag that names the driver, if it works here.
 fn use_driver(driver: &str) -> String {
     let registry = drivers();
-    match registry.find(driver).map(Driver::availability) {
+    let availability = registry.find(driver).map(Driver::availability);
+    let emulated = registry.find(driver).ok().and_then(|it| it.backend().emulated().first());
+    if let (Ok(Err(_)), Some(path)) = (&availability, emulated) {
+        return format!("emulate the GPU, slowly: --device={driver}://{path}; {}", readers());
+    }
+    match availability {
         Ok(Ok(())) => format!("use --device={driver}"),
         Ok(Err(error)) if error.code() != StatusCode::Unimplemented => {
             without_device(&format!("driver '{driver}' is unavailable: {}", error.message()))
@@ -139,11 +144,11 @@ fn use_driver(driver: &str) -> String {
 
 /// The verbs for captures of a device that is not here, and the way to run them.
 fn without_device(why: &str) -> String {
-    format!(
-        "{why}; without a device, rehal info, dump, diff, kernels, executables, redact, slice, kernel stub and kernel disassemble \
-         read captures; to run it, {}",
-        compile_program()
-    )
+    format!("{why}; {}; to run it, {}", readers(), compile_program())
+}
+
+fn readers() -> &'static str {
+    "without a device, rehal info, dump, diff, kernels, executables, redact, slice, kernel stub and kernel disassemble read captures"
 }
 
 /// How an executable for devices of a driver is compiled.

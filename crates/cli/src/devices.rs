@@ -44,6 +44,11 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     Ok(options)
 }
 
+/// Whether one of the devices that flags name stands for one that this machine does not have.
+pub(crate) fn are_emulated(flags: &Flags) -> bool {
+    options(flags).is_ok_and(|it| it.devices.iter().any(DeviceSpec::is_emulated))
+}
+
 /// Creates the files of `perf`, which confined code could not create.
 pub(crate) fn open_perf_files(flags: &Flags) -> Result<()> {
     let which = if flags.takes(PERF_MAP.name()) { flags.get(&PERF_MAP) } else { None };
@@ -337,6 +342,10 @@ mod tests {
                 sections: Vec::new(),
             };
             Ok(vec![first, second])
+        }
+
+        fn emulated(&self) -> &'static [&'static str] {
+            &[]
         }
 
         fn create_device(&self, path: &str, _options: &OptionSet, _group: &[Device]) -> Result<Device> {

@@ -48,6 +48,10 @@ impl DriverBackend for Discrete {
         self.0.enumerate()
     }
 
+    fn emulated(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     fn create_device(&self, path: &str, options: &OptionSet, _group: &[Device]) -> Result<Device> {
         self.0.create_device(path, options).map(DiscreteDevice::over)
     }

@@ -20,6 +20,7 @@ mod devices;
 #[cfg(test)]
 mod discrete_tests;
 mod files;
+mod findings;
 pub mod flags;
 mod gtest;
 mod kernel_recording;

@@ -20,7 +20,7 @@ use crate::flags::{Access, DEVICE_TIMEOUT, Flag, Group};
 use crate::kernel_recording::Recording;
 use crate::output_file::OutputFile;
 use crate::tools::replay_flags::{FILE_REMAP, FILE_WRITES};
-use crate::{Invocation, advice, devices, files, output, output_file, platform};
+use crate::{Invocation, advice, devices, files, findings, output, output_file, platform};
 
 pub(crate) const SANDBOX: Flag<Sandbox> = Flag::choice(
     "sandbox",
@@ -298,7 +298,8 @@ impl Invocation {
             interrupts::handle();
             output_file::leave_to_parent();
             let outcome = work();
-            Ok((outcome, output_file::finished()))
+            let found = findings::report(self, prints);
+            Ok((found.and_then(|found| Ok((outcome?, found))), output_file::finished()))
         };
         let ended =
             supervise(held, confined, self.progress_time(), advice::print).map_err(|error| {
@@ -317,7 +318,9 @@ impl Invocation {
         match ended? {
             CopyEnd::Done((outcome, finished)) => {
                 output_file::persist(&finished)?;
-                published.and(outcome)
+                let (value, found) = published.and(outcome)?;
+                self.note_findings(found);
+                Ok(value)
             }
             CopyEnd::Exited(status) => Err(self.end_with(CopyEnd::Exited(status))),
             CopyEnd::Signaled(signal) => Err(self.end_with(CopyEnd::Signaled(signal))),

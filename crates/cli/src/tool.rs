@@ -14,7 +14,7 @@ use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
 use crate::report::{ErrorReports, Origin};
 use crate::table::table;
-use crate::{advice, files as named_files, interrupts, output, output_file, sandbox, shells, tools};
+use crate::{advice, files as named_files, findings, interrupts, output, output_file, sandbox, shells, tools};
 
 /// The program whose verbs are the tools.
 const PROGRAM: &str = "rehal";
@@ -125,6 +125,8 @@ pub struct Invocation {
     pub(crate) worker: Option<Worker>,
     /// The exit status, unless there is an error.
     status: Cell<u8>,
+    /// Whether checks of an emulated device found an error.
+    has_findings: Cell<bool>,
     /// That of a copy of this process which has said why it ended.
     ended: Cell<Option<CopyEnd<()>>>,
     /// Whether the user knows that code is not confined in full.
@@ -285,6 +287,7 @@ fn start_with(
         files,
         worker,
         status: Cell::new(0),
+        has_findings: Cell::new(false),
         ended: Cell::default(),
         is_warned: Cell::default(),
         origin,
@@ -306,7 +309,7 @@ fn start_with(
             (Err(_), Some(CopyEnd::Exited(status))) => Ok(status.max(1)),
             (Err(_), Some(CopyEnd::Signaled(signal))) => Ok(end_by(signal)),
             (ran, _) => {
-                ran.map(|()| invocation.status.get()).inspect_err(|error| errors.print(error, capture))
+                ran.map(|()| invocation.exit_status()).inspect_err(|error| errors.print(error, capture))
             }
         }
     };
@@ -631,6 +634,19 @@ impl Invocation {
     /// The exit status of a run without an error.
     pub(crate) fn status(&self) -> u8 {
         self.status.get()
+    }
+
+    /// Notes whether checks of an emulated device found an error: then a run that ends well has a status of its
+    /// own.
+    pub(crate) fn note_findings(&self, found: bool) {
+        self.has_findings.set(self.has_findings.get() || found);
+    }
+
+    fn exit_status(&self) -> u8 {
+        match self.status.get() {
+            0 if self.has_findings.get() => findings::FOUND,
+            status => status,
+        }
     }
 
     /// Whether the user has not been warned yet that code is not confined in full.

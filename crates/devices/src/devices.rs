@@ -15,6 +15,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::NamedPath;
+use crate::cuda::CudaDriver;
 
 #[cfg(feature = "vulkan")]
 use rehal_vulkan::VulkanDriver;
@@ -24,6 +25,7 @@ pub const DRIVER_PARAMETERS: &[ParameterGroup] = &[
     rehal_local::PARAMETERS,
     #[cfg(feature = "vulkan")]
     rehal_vulkan::PARAMETERS,
+    rehal_local::emulator::EMULATOR_PARAMETERS,
 ];
 
 /// All drivers of the reference, including those missing from this build, with their defaults.
@@ -37,6 +39,7 @@ pub fn drivers_with(options: &OptionSet) -> DriverRegistry {
     let drivers = [
         Driver::new(LocalSyncDriver),
         Driver::new(LocalTaskDriver),
+        Driver::new(CudaDriver),
         #[cfg(feature = "vulkan")]
         Driver::new(VulkanDriver::new(options.get())),
     ];
@@ -63,8 +66,8 @@ const DESCRIBED: &[Described] = &[
     Described {
         driver: "cuda",
         format: gpu_formats::CUDA,
-        missing: Some("NVIDIA GPUs, through the CUDA driver"),
-        compiler: Some(gpu_target("cuda", "--iree-cuda-target")),
+        missing: None,
+        compiler: None,
     },
     Described {
         driver: "hip",
@@ -119,7 +122,7 @@ const HIP_CHIPS: &[&str] = &[
 ];
 
 /// How programs are compiled for GPUs that the compiler calls `name`.
-const fn gpu_target(name: &'static str, chip_flag: &'static str) -> CompilerTarget {
+pub(crate) const fn gpu_target(name: &'static str, chip_flag: &'static str) -> CompilerTarget {
     CompilerTarget { name, device: name, flags: "", chip_flag, own_chip: None, chips: &[] }
 }
 
@@ -212,7 +215,9 @@ impl DeviceSpec {
     pub fn find_in(registry: &DriverRegistry, text: &str) -> Result<Self> {
         let uri = DeviceUri::parse(text)?;
         let driver = find_driver(registry, uri.driver)?;
-        driver.availability().advise(|| registry.available())?;
+        if !driver.emulates(uri.path) {
+            driver.availability().advise(|| registry.available())?;
+        }
         driver.configure(OptionSet::default(), &uri.params)?;
         let params = uri.params.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         Ok(Self { uri: text.into(), driver: driver.clone(), path: driver.resolve(uri.path)?, params })
@@ -221,6 +226,11 @@ impl DeviceSpec {
     /// The name of its driver.
     pub fn driver_name(&self) -> &str {
         self.driver.name()
+    }
+
+    /// Whether it stands for a device that this machine does not have.
+    pub fn is_emulated(&self) -> bool {
+        self.driver.emulates(&self.path)
     }
 
     /// Whether executables of the format of this name are for its driver.
@@ -511,6 +521,10 @@ mod tests {
 
         fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
             Ok(Vec::new())
+        }
+
+        fn emulated(&self) -> &'static [&'static str] {
+            &[]
         }
 
         fn create_device(&self, _path: &str, _options: &OptionSet, _group: &[Device]) -> Result<Device> {

@@ -63,8 +63,12 @@ pub trait DriverBackend: Send + Sync {
     /// Its devices, in a stable order. Called only if available.
     fn enumerate(&self) -> Result<Vec<DeviceDescription>>;
 
-    /// Creates the enumerated device with this `path`; for an empty path, the default device. Called only if
-    /// available and not without devices. `group` has the devices that were created before it for the same
+    /// The paths of devices that it emulates on any machine, also if it is not available. They are not
+    /// enumerated, and nothing but their path selects them.
+    fn emulated(&self) -> &'static [&'static str];
+
+    /// Creates the device with this `path`, enumerated or emulated; for an empty path, the default device.
+    /// Called only for emulated ones, or if it is available and not without devices. `group` has the devices that were created before it for the same
     /// group, with which it may share threads.
     fn create_device(&self, path: &str, options: &OptionSet, group: &[Device]) -> Result<Device>;
 
@@ -176,10 +180,18 @@ impl Driver {
         format!("{}://{}", self.name(), device.path)
     }
 
+    /// Whether `which` is the path of a device that it emulates.
+    pub fn emulates(&self, which: &str) -> bool {
+        self.0.emulated().contains(&which)
+    }
+
     /// The path of the device that `which` names: by path, by identifier, or by index in
     /// [`Driver::enumerate`]; the first match in this order. An empty `which` selects the driver's default
     /// and stays empty.
     pub fn resolve(&self, which: &str) -> Result<String> {
+        if self.emulates(which) {
+            return Ok(which.to_owned());
+        }
         let devices = self.enumerate()?;
         if devices.is_empty() {
             let error = format!("driver '{}' found no devices on this machine", self.name());
@@ -277,6 +289,10 @@ impl DriverBackend for Missing {
         self.availability().map(|()| Vec::new())
     }
 
+    fn emulated(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     fn create_device(&self, _path: &str, _options: &OptionSet, _group: &[Device]) -> Result<Device> {
         self.availability()?;
         Err(Error::new(StatusCode::Internal, "a missing driver has no device"))
@@ -365,6 +381,10 @@ pub(crate) mod tests {
                 ..DeviceDescription::default()
             };
             Ok((0..self.devices).map(device).collect())
+        }
+
+        fn emulated(&self) -> &'static [&'static str] {
+            &[]
         }
 
         fn create_device(&self, path: &str, _options: &OptionSet, _group: &[Device]) -> Result<Device> {

@@ -1,18 +1,20 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use rehal_base::{Error, Result, glob};
+use rehal_base::{Error, FileKind, Result, glob};
 use rehal_hal::profile::{
     MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, now_ns,
 };
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferMode, CommandBufferParams, Device,
+    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferMode, CommandBufferParams, CommonOptions, Device,
     DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory,
-    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, Note, PendingSubmissions, PlainBuffer,
+    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, Note, OptionSet, PendingSubmissions, PlainBuffer,
     Promise, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline,
 };
+use rehal_simt::Checks;
 
 use crate::command::LocalCommands;
+use crate::emulator::{CUDA_DRIVER, Emulation, EmulatorOptions};
 use crate::executable::format::FORMATS;
 use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, STACK_BYTES, perf};
 use crate::execute::{LiveNames, run_and_settle, run_kept};
@@ -38,8 +40,18 @@ struct LocalDevice {
     pending: PendingSubmissions,
     executor: Executor,
     profiler: Profiler,
-    /// Whether executables are data: see [`LocalSyncOptions::described`].
-    describes: bool,
+    code: CodeKind,
+}
+
+/// What a device does with executables.
+#[derive(Clone, Copy)]
+enum CodeKind {
+    /// It runs code for CPUs.
+    Cpu,
+    /// They are data: see [`LocalSyncOptions::described`].
+    Described,
+    /// It interprets code for GPUs.
+    Emulated(Emulation),
 }
 
 /// How a device runs the work that is ready.
@@ -77,7 +89,11 @@ impl LocalSync {
     }
 
     fn device(options: LocalSyncOptions) -> Device {
-        Device::new(LocalDevice {
+        Device::new(Self::backend(options))
+    }
+
+    fn backend(options: LocalSyncOptions) -> LocalDevice {
+        LocalDevice {
             info: DeviceInfo { formats: options.described.unwrap_or(&FORMATS), ..info(LOCAL_SYNC) },
             plugins: options.plugins,
             executables: ExecutableOptions {
@@ -92,8 +108,8 @@ impl LocalSync {
             pending: PendingSubmissions::new(run_kept),
             executor: Executor::Sync,
             profiler: Profiler::default(),
-            describes: options.described.is_some(),
-        })
+            code: if options.described.is_some() { CodeKind::Described } else { CodeKind::Cpu },
+        }
     }
 }
 
@@ -113,6 +129,10 @@ impl LocalTask {
     /// The same; it shares the workers of a device of `group` whose options describe the same.
     pub(crate) fn create_in(options: LocalTaskOptions, group: &[Device]) -> Result<Device> {
         options.timeout.map_or(Ok(()), rehal_crash::end_after)?;
+        Self::backend(options, group).map(Device::new)
+    }
+
+    fn backend(options: LocalTaskOptions, group: &[Device]) -> Result<LocalDevice> {
         options.perf_map.map_or(Ok(()), perf::open)?;
         let description = options.workers.is_none().then(|| Box::new(options.clone()));
         let shared = description.as_ref().and_then(|it| group.iter().find_map(|device| shared(device, it)));
@@ -123,7 +143,7 @@ impl LocalTask {
             options.worker_local_memory.or_else(|| from_caches().map(|bytes| bytes as u64));
         let executor = TaskExecutor::new(&workers, options.abort_on_failure);
         let ready = executor.clone();
-        Ok(Device::new(LocalDevice {
+        Ok(LocalDevice {
             info: info(LOCAL_TASK),
             plugins: options.plugins,
             executables: ExecutableOptions {
@@ -138,9 +158,29 @@ impl LocalTask {
             pending: PendingSubmissions::new(move |kept| ready.execute_kept(kept)),
             executor: Executor::Task { executor, workers, description },
             profiler: Profiler::default(),
-            describes: false,
-        }))
+            code: CodeKind::Cpu,
+        })
     }
+}
+
+/// Creates an emulated GPU of the driver for CUDA, with the options of `local-task`, of all drivers, and
+/// [`EmulatorOptions`](crate::emulator::EmulatorOptions). With optional checks, which compare the accesses of
+/// all workgroups, it runs work on the thread that makes it ready.
+pub fn create_emulated(options: &OptionSet, group: &[Device]) -> Result<Device> {
+    let (common, own): (CommonOptions, EmulatorOptions) = (options.get(), options.get());
+    let mut device = match own.checks == Checks::default() {
+        true => LocalTask::backend(options.get(), group)?,
+        false => LocalSync::backend(LocalSyncOptions::default()),
+    };
+    device.info = DeviceInfo {
+        driver: CUDA_DRIVER.into(),
+        formats: &Emulation::FORMATS,
+        name: CUDA_DRIVER.into(),
+        is_emulated: true,
+        ..device.info
+    };
+    device.code = CodeKind::Emulated(Emulation { checks: own.checks, timeout: common.timeout });
+    Ok(Device::new(device))
 }
 
 /// The workers of a device, if its options describe the same as these.
@@ -163,6 +203,7 @@ fn info(name: &str) -> DeviceInfo {
         uses_host_memory: true,
         zeroes_memory: true,
         can_be_lost: false,
+        is_emulated: false,
         uuid: None,
         limits: None,
     }
@@ -267,7 +308,12 @@ impl DeviceBackend for LocalDevice {
     }
 
     fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
+        let emulated = match self.code {
+            CodeKind::Emulated(_) => Emulation::query(category, key),
+            CodeKind::Cpu | CodeKind::Described => None,
+        };
         match (category, key) {
+            _ if emulated.is_some() => Ok(emulated.unwrap_or_default()),
             ("hal.device.id", pattern) => Ok(glob::matches(pattern, &self.info.name).into()),
             ("hal.executable.format", format) => Ok(executable::is_supported(format).into()),
             ("hal.device", "concurrency") => Ok(1),
@@ -280,8 +326,14 @@ impl DeviceBackend for LocalDevice {
     // All buffers are host memory, so all can be mapped and copied (the reference's heap allocator grants the
     // same, as captures show).
     fn grant(&self, params: BufferParams) -> Result<BufferParams> {
+        let memory_type = match self.code {
+            CodeKind::Emulated(_) => Emulation::memory_type(&params),
+            CodeKind::Cpu | CodeKind::Described => {
+                (params.memory_type - MemoryType::OPTIMAL) | MemoryType::HOST_VISIBLE
+            }
+        };
         Ok(BufferParams {
-            memory_type: (params.memory_type - MemoryType::OPTIMAL) | MemoryType::HOST_VISIBLE,
+            memory_type,
             usage: params.usage
                 | BufferUsage::MAPPING_SCOPED
                 | BufferUsage::MAPPING_PERSISTENT
@@ -330,7 +382,12 @@ impl DeviceBackend for LocalDevice {
     }
 
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
-        executable::infer_format(data)
+        match self.code {
+            CodeKind::Emulated(_) => {
+                FileKind::from_head(data).filter(|it| self.info.has_files_of(*it)).map(|_| "cuda-nvptx-fb")
+            }
+            CodeKind::Cpu | CodeKind::Described => executable::infer_format(data),
+        }
     }
 
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
@@ -355,23 +412,28 @@ impl DeviceBackend for LocalDevice {
     }
 
     fn can_prepare_executable(&self, format: &str) -> bool {
-        match self.describes {
-            true => self.info.format(format).is_some(),
-            false => executable::is_supported(format),
+        match self.code {
+            CodeKind::Described | CodeKind::Emulated(_) => self.info.format(format).is_some(),
+            CodeKind::Cpu => executable::is_supported(format),
         }
     }
 
     #[allow(unsafe_code, reason = "trust boundary of native code; see DeviceBackend")]
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
-        if self.describes {
-            let unknown =
-                || Error::unimplemented(format!("no driver is known for format '{}'", params.format));
-            let format = self.info.format(params.format).ok_or_else(unknown)?;
-            let functions = (format.functions)(params.format, params.data)?;
-            return Ok(Executable::new(LocalExecutable::described(functions, self.executables)));
-        }
-        // SAFETY: guaranteed by the caller, as this function requires.
-        let executable = unsafe { LocalExecutable::prepare(params, &self.plugins, self.executables) }?;
+        let unknown = || Error::unimplemented(format!("no driver is known for format '{}'", params.format));
+        let format = || self.info.format(params.format).ok_or_else(unknown);
+        let executable = match self.code {
+            CodeKind::Described => {
+                let functions = (format()?.functions)(params.format, params.data)?;
+                LocalExecutable::described(functions, self.executables)
+            }
+            CodeKind::Emulated(emulation) => {
+                format()?;
+                LocalExecutable::emulated(params, emulation, self.executables)?
+            }
+            // SAFETY: guaranteed by the caller, as this function requires.
+            CodeKind::Cpu => unsafe { LocalExecutable::prepare(params, &self.plugins, self.executables) }?,
+        };
         Ok(Executable::new(executable))
     }
 

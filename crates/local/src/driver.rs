@@ -52,6 +52,10 @@ macro_rules! driver {
                 Ok(vec![DeviceDescription { name: "default".into(), ..DeviceDescription::default() }])
             }
 
+            fn emulated(&self) -> &'static [&'static str] {
+                &[]
+            }
+
             fn create_device(&self, _path: &str, options: &OptionSet, group: &[Device]) -> Result<Device> {
                 let common: CommonOptions = options.get();
                 let mut own: $options = options.get();

@@ -110,6 +110,16 @@ impl<'a> Place<'a> {
         self.length
     }
 
+    /// The memory that has the range.
+    pub(crate) fn memory(self) -> &'a HostMemory {
+        self.memory
+    }
+
+    /// Where the range begins in it.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
     // The handle could not check ranges through a binding table, which adds offsets and lengths.
     fn fill(self, pattern: &[u8]) -> Result<()> {
         self.fill_piece(pattern, Range { offset: 0, length: self.length })

@@ -23,6 +23,7 @@
 mod command;
 mod device;
 mod driver;
+pub mod emulator;
 pub mod executable;
 mod execute;
 mod options;
@@ -34,7 +35,7 @@ mod task;
 pub mod topology;
 mod watched;
 
-pub use device::{LocalSync, LocalTask};
+pub use device::{LocalSync, LocalTask, create_emulated};
 pub use driver::{LocalSyncDriver, LocalTaskDriver};
 pub use executable::open_perf_files;
 pub use options::{LOCAL_SYNC, LOCAL_TASK, LocalSyncOptions, LocalTaskOptions};

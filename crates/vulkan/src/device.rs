@@ -63,6 +63,7 @@ pub(crate) fn create(physical: Physical, options: &VulkanOptions) -> Result<Devi
             uses_host_memory: gpu.can_import(),
             zeroes_memory: false,
             can_be_lost: true,
+            is_emulated: false,
             uuid: Some(gpu.physical().device_uuid),
             limits: Some(gpu.physical().dispatch_limits()),
         },

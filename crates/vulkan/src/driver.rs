@@ -125,6 +125,10 @@ impl DriverBackend for VulkanDriver {
         Ok(self.devices()?.iter().map(describe).collect())
     }
 
+    fn emulated(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     fn create_device(&self, path: &str, options: &OptionSet, _group: &[Device]) -> Result<Device> {
         let common: CommonOptions = options.get();
         let mut options: VulkanOptions = options.get();

@@ -25,7 +25,7 @@ macro_rules! group {
 }
 
 /// The groups of the drivers of this build.
-pub const DRIVERS: [Group; DRIVER_PARAMETERS.len()] = [group!(0), group!(1)];
+pub const DRIVERS: [Group; DRIVER_PARAMETERS.len()] = [group!(0), group!(1), group!(2)];
 
 const fn entries<const N: usize>(parameters: &'static [DeviceParameter]) -> [&'static dyn Entry; N] {
     let mut entries: [&'static dyn Entry; N] = [&parameters[0]; N];

@@ -49,6 +49,7 @@ macro_rules! with_devices {
             &$crate::flags::LOCAL,
             &$crate::flags::DRIVERS[0],
             &$crate::flags::DRIVERS[1],
+            &$crate::flags::DRIVERS[2],
             &$crate::flags::OTHER_DRIVERS,
             $($($after,)*)?
             &$crate::sandbox::GROUP,

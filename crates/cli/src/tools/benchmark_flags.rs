@@ -19,7 +19,7 @@ use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, Words, streamed, t
 use crate::output::{self, ReaderLeft};
 use crate::output_file::OutputFile;
 use crate::report::{Origin, Subject};
-use crate::{Invocation, interrupts, progress};
+use crate::{Invocation, devices, interrupts, progress};
 
 const LIST_TESTS: Flag<bool> =
     switch("benchmark_list_tests", "Prints the names of the benchmarks instead of running them.");
@@ -256,11 +256,15 @@ pub(crate) fn describe(options: &mut Options, origin: &Origin, subject: Subject<
 /// times are not those of a report if the run was interrupted.
 pub(crate) fn run(
     invocation: &Invocation,
-    options: Options,
+    mut options: Options,
     benchmarks: &mut [Benchmark<'_>],
     processor_ns: &dyn Fn(&str) -> Option<f64>,
     others: &OtherTimes,
 ) -> Result<(RunOutcome, Vec<MeasuredTime>)> {
+    if devices::are_emulated(&invocation.flags) {
+        let told = "times say nothing about the device that is emulated";
+        options.context.entry("emulated".into()).or_insert_with(|| told.into());
+    }
     let outcome = run_here(invocation, options, benchmarks)?;
     let of = |(name, it): &(String, SampleStatistics)| match processor_ns(name) {
         Some(time_ns) => MeasuredTime::new(name.clone(), time_ns, Clock::Processor),

@@ -27,7 +27,7 @@ pub const MACHINE: Tool = Tool {
             With it, rehal kernels and rehal compare say how near to the roof each kernel comes: the least time in which its \
             bytes and operations can be done.",
     operands: Operands::None { usage: "[--device=URI]" },
-    groups: &[&REPORT, &DEVICES, &LOCAL, &DRIVERS[0], &DRIVERS[1], &OTHER_DRIVERS],
+    groups: &[&REPORT, &DEVICES, &LOCAL, &DRIVERS[0], &DRIVERS[1], &DRIVERS[2], &OTHER_DRIVERS],
     examples: &[
         ("Measure the CPU", "{tool}"),
         ("Measure a GPU", "{tool} --device=vulkan"),

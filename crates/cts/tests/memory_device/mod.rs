@@ -56,6 +56,7 @@ impl MemoryDevice {
             uses_host_memory: false,
             zeroes_memory: true,
             can_be_lost: false,
+            is_emulated: false,
             uuid: None,
             limits: None,
         };

@@ -283,6 +283,7 @@ fn each_device_is_asked_for_what_it_supports() {
         uses_host_memory: false,
         zeroes_memory: true,
         can_be_lost: false,
+        is_emulated: false,
         uuid: None,
         limits: None,
     };

@@ -15,6 +15,7 @@ use super::library::{Library, LoadOptions};
 use super::plugin::Plugins;
 use super::schedule::Scheduled;
 use super::vmvx::VmvxExecutable;
+use crate::emulator::{EmulatedExecutable, Emulation};
 use crate::execute::Place;
 use crate::profile::WorkgroupClock;
 
@@ -32,6 +33,8 @@ enum Code {
     Native(Library),
     /// A VM program.
     Vmvx(VmvxExecutable),
+    /// Code for a GPU, which is emulated.
+    Emulated(EmulatedExecutable),
     /// Functions whose dispatches do nothing.
     Described(Vec<FunctionInfo>),
 }
@@ -88,6 +91,17 @@ impl LocalExecutable {
         Ok(Self::new(Code::Native(library), params.workgroups, options))
     }
 
+    /// Code for a GPU.
+    pub(crate) fn emulated(
+        params: &ExecutableParams<'_>,
+        emulation: Emulation,
+        options: ExecutableOptions,
+    ) -> Result<Self> {
+        let executable = EmulatedExecutable::load(params, emulation);
+        let executable = executable.context(|| format!("executable of format '{}'", params.format))?;
+        Ok(Self::new(Code::Emulated(executable), params.workgroups, options))
+    }
+
     /// An executable as data.
     pub(crate) fn described(functions: Vec<FunctionInfo>, options: ExecutableOptions) -> Self {
         Self::new(Code::Described(functions), WorkgroupSchedule::All, options)
@@ -97,6 +111,7 @@ impl LocalExecutable {
         let costs = options.measures.then(|| match &code {
             Code::Native(library) => library.costs(),
             Code::Vmvx(executable) => executable.functions().iter().map(|_| Cost::default()).collect(),
+            Code::Emulated(executable) => executable.functions().iter().map(|_| Cost::default()).collect(),
             Code::Described(functions) => functions.iter().map(|_| Cost::default()).collect(),
         });
         Self { code, costs, options, workgroups }
@@ -112,7 +127,7 @@ impl LocalExecutable {
     pub(super) fn library(&self) -> Option<&Library> {
         match &self.code {
             Code::Native(library) => Some(library),
-            Code::Vmvx(_) | Code::Described(_) => None,
+            Code::Vmvx(_) | Code::Emulated(_) | Code::Described(_) => None,
         }
     }
 
@@ -169,6 +184,7 @@ impl LocalExecutable {
             Code::Vmvx(executable) => {
                 executable.run_share(ordinal, arguments, self.options.local_memory_limit, share)
             }
+            Code::Emulated(executable) => executable.run_share(ordinal, arguments, share),
             Code::Described(_) => Ok(()),
         }
     }
@@ -276,7 +292,7 @@ impl ExecutableBackend for LocalExecutable {
         match &self.code {
             Code::Native(library) => library.name(),
             Code::Vmvx(executable) => executable.name(),
-            Code::Described(_) => "",
+            Code::Emulated(_) | Code::Described(_) => "",
         }
     }
 
@@ -284,6 +300,7 @@ impl ExecutableBackend for LocalExecutable {
         match &self.code {
             Code::Native(library) => library.functions(),
             Code::Vmvx(executable) => executable.functions(),
+            Code::Emulated(executable) => executable.functions(),
             Code::Described(functions) => functions,
         }
     }

@@ -180,6 +180,7 @@ impl TestDevice {
             uses_host_memory: false,
             zeroes_memory: true,
             can_be_lost: false,
+            is_emulated: false,
             uuid: None,
             limits: None,
         };

@@ -33,6 +33,7 @@ pub fn device(calls: &Calls) -> Device {
         uses_host_memory: false,
         zeroes_memory: true,
         can_be_lost: false,
+        is_emulated: false,
         uuid: None,
         limits: None,
     };

@@ -1,0 +1,96 @@
+//! What the checks of emulated GPUs found, as text on standard error, or as an object among reports.
+
+use rehal_base::Result;
+use rehal_devices::{DispatchFinding, Finding, Findings, Target, take_findings};
+use serde::Serialize;
+
+use crate::report::Subject;
+use crate::{Invocation, output};
+
+/// The exit status if a check found an error, and nothing else ended the tool: that of a difference.
+pub(crate) const FOUND: u8 = 2;
+
+/// A finding.
+#[derive(Serialize)]
+struct Row<'f> {
+    kind: String,
+    is_note: bool,
+    record: Option<&'f str>,
+    function: &'f str,
+    line: usize,
+    instruction: &'f str,
+    target: String,
+    offset: i64,
+    bytes: u32,
+    workgroup: [u32; 3],
+    thread: [u32; 3],
+    count: u64,
+}
+
+/// All of them.
+#[derive(Serialize)]
+struct Rows<'f> {
+    findings: Vec<Row<'f>>,
+    dropped: u64,
+}
+
+/// Reports what was found in this process until now. Returns whether something is an error.
+pub(crate) fn report(invocation: &Invocation, prints: bool) -> Result<bool> {
+    let found = take_findings();
+    if found == Findings::default() {
+        return Ok(false);
+    }
+    match prints && invocation.flags.wants_json() {
+        true => {
+            let findings = found.all.iter().map(row).collect();
+            let rows = Rows { findings, dropped: found.dropped };
+            let subject = Subject { capture: None, devices: None };
+            output::print(&invocation.line("rehal.findings/1", &rows, subject)?)?;
+        }
+        false => output::note(&text(&found)),
+    }
+    Ok(found.are_errors())
+}
+
+fn row(found: &DispatchFinding) -> Row<'_> {
+    let it = &found.finding;
+    Row {
+        kind: it.kind.to_string(),
+        is_note: it.kind.is_note(),
+        record: found.record.as_deref(),
+        function: &it.function,
+        line: it.line,
+        instruction: &it.instruction,
+        target: target(it),
+        offset: it.offset,
+        bytes: it.bytes,
+        workgroup: it.block,
+        thread: it.thread,
+        count: it.count,
+    }
+}
+
+/// What an access meant, such as `binding 1`.
+fn target(finding: &Finding) -> String {
+    match finding.target {
+        Target::Region(index) => format!("binding {index}"),
+        Target::Variables => "variables".into(),
+        Target::Shared => "workgroup memory".into(),
+        Target::Local => "private memory".into(),
+        Target::Arguments => "arguments".into(),
+        Target::Nothing => "no memory".into(),
+    }
+}
+
+fn text(found: &Findings) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for DispatchFinding { record, finding } in &found.all {
+        let kind = if finding.kind.is_note() { "note" } else { "error" };
+        let record = record.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
+        lines.push(format!("{kind}: {finding}{record}"));
+    }
+    if found.dropped != 0 {
+        lines.push(format!("error: {} more at other places", found.dropped));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,215 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_crash::{CrashNote, Timed};
+use rehal_formats::{CodeImage, Executable, ImageKind, read_cuda};
+use rehal_hal::{ExecutableParams, FunctionInfo};
+use rehal_simt::{Cause, Dispatch, Fault, Image, Launch, Limits, Module, Parameter, Region};
+use smallvec::SmallVec;
+
+use super::{Emulation, GRANULE_BYTES, findings};
+use crate::executable::{DispatchArguments, Share, WorkgroupFailure};
+
+/// Bindings begin at these addresses and at their offset in a buffer, so that they are aligned as that is, and
+/// each access tells which binding it means.
+const BINDING_STRIDE: u64 = 1 << 40;
+
+/// An executable for GPUs, whose functions are interpreted.
+pub(crate) struct EmulatedExecutable {
+    functions: Box<[FunctionInfo]>,
+    kernels: Box<[Kernel]>,
+    images: Box<[Image]>,
+    emulation: Emulation,
+}
+
+struct Kernel {
+    /// Its index in `images`, and its own there.
+    image: usize,
+    function: usize,
+    block: [u32; 3],
+    dynamic_shared_bytes: u32,
+}
+
+impl EmulatedExecutable {
+    /// Reads and verifies an executable for CUDA. Fails if it has no PTX, or none that can be interpreted.
+    pub(crate) fn load(params: &ExecutableParams<'_>, emulation: Emulation) -> Result<Self> {
+        let executable = read_cuda(params.data)?;
+        let images = executable.images.iter().map(|image| load_image(params.data, image));
+        let images: Box<[_]> = images.collect::<Result<_>>()?;
+        let kernels = (0..executable.functions.len()).map(|index| {
+            let kernel = Kernel::find(&executable, index, &images);
+            kernel.context(|| format!("function '{}'", executable.functions[index].name.escape_debug()))
+        });
+        let kernels = kernels.collect::<Result<_>>()?;
+        let functions = FunctionInfo::of_code(executable.functions)?.into();
+        Ok(Self { functions, kernels, images, emulation })
+    }
+
+    /// The functions, by ordinal.
+    pub(crate) fn functions(&self) -> &[FunctionInfo] {
+        &self.functions
+    }
+
+    /// Runs the workgroups of `share` on the calling thread. Stops at the first that fails.
+    pub(crate) fn run_share(
+        &self,
+        ordinal: u32,
+        arguments: &DispatchArguments<'_>,
+        share: Share<'_>,
+    ) -> Result<(), WorkgroupFailure> {
+        let (Some(function), Some(kernel)) =
+            (self.functions.get(ordinal as usize), self.kernels.get(ordinal as usize))
+        else {
+            let count = self.functions.len();
+            let message = format!("function {ordinal} does not exist: the executable has {count}");
+            return Err(Error::out_of_range(message).into());
+        };
+        if arguments.workgroup_count.contains(&0) {
+            return Ok(());
+        }
+        let words = argument_bytes(function, kernel.parameters(&self.images), arguments)?;
+        let regions = regions(arguments);
+        let launch = Launch {
+            function: kernel.function,
+            grid: arguments.workgroup_count,
+            block: kernel.block,
+            dynamic_shared_bytes: kernel
+                .dynamic_shared_bytes
+                .saturating_add(arguments.dynamic_local_memory),
+            arguments: &words,
+            regions: &regions,
+            checks: self.emulation.checks,
+            budget: None,
+        };
+        let dispatch = Dispatch::new(&self.images[kernel.image], &launch)?;
+        let what = ["emulating function '", &function.name, "'"];
+        let _note = CrashNote::new(&what, "code is checked before it runs: report an error of this tool");
+        let begun = Instant::now();
+        let is_stopped = || self.emulation.timeout.is_some_and(|limit| begun.elapsed() > limit);
+        let mut timed = None;
+        let mut next = || {
+            drop(timed.take());
+            let range = (share.next)();
+            timed = range.is_some().then(Timed::begin).flatten();
+            range
+        };
+        let ended = dispatch.run(&mut next, &is_stopped);
+        drop(timed);
+        let report = dispatch.report();
+        let record = rehal_crash::describe_record(rehal_crash::record());
+        findings::add(record, report.findings, report.dropped_findings);
+        ended.map_err(|fault| self.failure(fault, arguments.workgroup_count))
+    }
+
+    fn failure(&self, fault: Fault, count: [u32; 3]) -> WorkgroupFailure {
+        let ([x, y, z], [across, down, _]) = (fault.block.map(u64::from), count.map(u64::from));
+        let workgroup = x + across * (y + down * z);
+        let error = match (&fault.cause, self.emulation.timeout) {
+            (Cause::Stopped, Some(limit)) => {
+                let limit = limit.as_secs_f64();
+                Error::new(StatusCode::DeadlineExceeded, format!("it ran for more than {limit} s: {fault}"))
+                    .advise("allow more time, or any: --device_timeout=TIME, or 0")
+            }
+            _ => fault.into(),
+        };
+        WorkgroupFailure { workgroup, error }
+    }
+}
+
+impl Kernel {
+    fn find(executable: &Executable, index: usize, images: &[Image]) -> Result<Self> {
+        let function = &executable.functions[index];
+        let image = images.get(function.image);
+        let image = image.ok_or_else(|| Error::data_loss("its module does not exist"))?;
+        let kernel = image.function(&function.name)?;
+        let own = &image.module().functions()[kernel];
+        let block = function.workgroup_size.or(own.required_block).or(own.max_block);
+        let block = block.ok_or_else(|| {
+            Error::incompatible("its workgroup size is unknown")
+                .advise("state it in the PTX, with .reqntid X, Y, Z")
+        })?;
+        Ok(Self {
+            image: function.image,
+            function: kernel,
+            block,
+            dynamic_shared_bytes: function.dynamic_memory_bytes.unwrap_or(0),
+        })
+    }
+
+    fn parameters<'i>(&self, images: &'i [Image]) -> &'i [Parameter] {
+        &images[self.image].module().functions()[self.function].parameters
+    }
+}
+
+fn load_image(data: &[u8], image: &CodeImage) -> Result<Image> {
+    let bytes = data.get(image.bytes.clone()).unwrap_or_default();
+    if image.kind != ImageKind::Ptx {
+        let kind = image.kind.name();
+        let target = image.target.as_deref().unwrap_or("one GPU");
+        return Err(Error::incompatible(format!("a {kind} is machine code for {target}, which cannot be emulated"))
+            .advise("replace it by PTX: --replay_executable_substitution=NAME=k.ptx, or record a program with PTX"));
+    }
+    let module = Module::parse_ptx(bytes, &Limits::default())?;
+    Image::load(Arc::new(module))
+}
+
+/// The arguments of the kernel: the address of each binding, then the constants.
+fn argument_bytes(
+    function: &FunctionInfo,
+    parameters: &[Parameter],
+    arguments: &DispatchArguments<'_>,
+) -> Result<Vec<u8>> {
+    let end = parameters.iter().map(|it| it.offset + it.bytes).max().unwrap_or(0);
+    let mut bytes = vec![0; end as usize];
+    let mut constants = arguments.constants.iter();
+    let unlike = || {
+        let (bindings, constants) = (arguments.bindings.len(), arguments.constants.len());
+        let name = function.name.escape_debug();
+        Error::invalid_argument(format!(
+            "function '{name}' has {} parameters of {end} bytes together: they do not fit {bindings} bindings and {constants} constants",
+            parameters.len()
+        ))
+    };
+    if parameters.len() < arguments.bindings.len() {
+        return Err(unlike());
+    }
+    for (index, parameter) in parameters.iter().enumerate() {
+        let place = parameter.offset as usize..(parameter.offset + parameter.bytes) as usize;
+        match arguments.bindings.get(index) {
+            Some(place_of) if parameter.bytes == 8 => {
+                bytes[place].copy_from_slice(&address(index, place_of.offset()).to_le_bytes());
+            }
+            Some(_) => return Err(unlike()),
+            None => {
+                let words = bytes[place].chunks_mut(4);
+                for word in words {
+                    let constant = constants.next().ok_or_else(unlike)?.to_le_bytes();
+                    word.copy_from_slice(constant.get(..word.len()).unwrap_or_default());
+                }
+            }
+        }
+    }
+    if constants.next().is_some() { Err(unlike()) } else { Ok(bytes) }
+}
+
+/// The address of a binding at an offset of its buffer.
+fn address(index: usize, offset: u64) -> u64 {
+    (index as u64 + 1) * BINDING_STRIDE + offset
+}
+
+fn regions<'a>(arguments: &DispatchArguments<'a>) -> SmallVec<[Region<'a>; 8]> {
+    let of = |(index, place): (usize, &crate::execute::Place<'a>)| {
+        let end = place.offset() + place.length();
+        Region {
+            address: address(index, place.offset()),
+            length: place.length(),
+            slack: end.next_multiple_of(GRANULE_BYTES) - end,
+            memory: place.memory(),
+            offset: place.offset(),
+            // Executables say so of some bindings, and nothing holds a kernel to that.
+            is_writable: true,
+        }
+    };
+    arguments.bindings.iter().enumerate().map(of).collect()
+}
