@@ -14,7 +14,9 @@ use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::names::IREE_NAMES;
 use crate::report::{ErrorReports, Origin};
 use crate::table::table;
-use crate::{advice, files as named_files, findings, interrupts, output, output_file, sandbox, shells, tools};
+use crate::{
+    advice, files as named_files, findings, interrupts, output, output_file, sandbox, shells, tools,
+};
 
 /// The program whose verbs are the tools.
 const PROGRAM: &str = "rehal";

@@ -6,10 +6,11 @@ use rehal_hal::profile::{
     MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler, now_ns,
 };
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferMode, CommandBufferParams, CommonOptions, Device,
-    DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory,
-    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, Note, OptionSet, PendingSubmissions, PlainBuffer,
-    Promise, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline,
+    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferMode, CommandBufferParams, CommonOptions,
+    Device, DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile,
+    HostMemory, Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, Note, OptionSet,
+    PendingSubmissions, PlainBuffer, Promise, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission,
+    Timeline,
 };
 use rehal_simt::Checks;
 

@@ -22,8 +22,6 @@ const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 /// Limit on the memory of the threads of a block together, in bytes.
 const MAX_LOCAL_BYTES: u64 = 512 << 20;
-/// Locks of atomic operations: enough that threads of the host seldom take the same one.
-const LOCKS: usize = 64;
 
 /// Memory that a kernel may access, at an address that the caller chooses.
 ///
@@ -146,7 +144,6 @@ impl<'a> Dispatch<'a> {
             checks: launch.checks,
             budget: launch.budget.unwrap_or(u64::MAX),
             spent: AtomicU64::new(0),
-            locks: (0..LOCKS).map(|_| Mutex::new(())).collect(),
             shadow,
         };
         let place = BlockPlace {

@@ -74,9 +74,7 @@ impl EmulatedExecutable {
             function: kernel.function,
             grid: arguments.workgroup_count,
             block: kernel.block,
-            dynamic_shared_bytes: kernel
-                .dynamic_shared_bytes
-                .saturating_add(arguments.dynamic_local_memory),
+            dynamic_shared_bytes: kernel.dynamic_shared_bytes.saturating_add(arguments.dynamic_local_memory),
             arguments: &words,
             regions: &regions,
             checks: self.emulation.checks,
@@ -147,8 +145,12 @@ fn load_image(data: &[u8], image: &CodeImage) -> Result<Image> {
     if image.kind != ImageKind::Ptx {
         let kind = image.kind.name();
         let target = image.target.as_deref().unwrap_or("one GPU");
-        return Err(Error::incompatible(format!("a {kind} is machine code for {target}, which cannot be emulated"))
-            .advise("replace it by PTX: --replay_executable_substitution=NAME=k.ptx, or record a program with PTX"));
+        return Err(Error::incompatible(format!(
+            "a {kind} is machine code for {target}, which cannot be emulated"
+        ))
+        .advise(
+            "replace it by PTX: --replay_executable_substitution=NAME=k.ptx, or record a program with PTX",
+        ));
     }
     let module = Module::parse_ptx(bytes, &Limits::default())?;
     Image::load(Arc::new(module))

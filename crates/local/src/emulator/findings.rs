@@ -85,7 +85,8 @@ mod tests {
         assert!(!found.are_errors());
         found.add(None, finding(3, FindingKind::ReadInSlack));
         found.add(None, finding(4, FindingKind::ReadOutOfBounds));
-        let kept: Vec<_> = found.all.iter().map(|it| (it.record.as_deref(), it.finding.line, it.finding.count)).collect();
+        let kept: Vec<_> =
+            found.all.iter().map(|it| (it.record.as_deref(), it.finding.line, it.finding.count)).collect();
         assert_eq!(kept, [(Some("record #17"), 3, 4), (None, 4, 2)]);
         assert!(found.are_errors());
     }

@@ -13,8 +13,8 @@ use std::time::Duration;
 use rehal_base::{Error, StatusCode};
 use rehal_hal::gpu_formats::CUDA;
 use rehal_hal::{
-    BufferParams, BufferUsage, DeviceOptions, DeviceParameter, ExecutableFormat, MemoryType,
-    ParameterGroup, ParameterScope, ParameterValue,
+    BufferParams, BufferUsage, DeviceOptions, DeviceParameter, ExecutableFormat, MemoryType, ParameterGroup,
+    ParameterScope, ParameterValue,
 };
 use rehal_simt::Checks;
 
@@ -113,8 +113,11 @@ impl Emulation {
 
 /// Why a device of hardware cannot be opened by a driver that emulates one.
 pub fn no_hardware(driver: &str) -> Error {
-    Error::new(StatusCode::Unavailable, format!("driver '{driver}' finds no GPU: this build does not drive the hardware"))
-        .advise(format!("emulate one, slowly: --device={driver}://{EMULATOR}"))
+    Error::new(
+        StatusCode::Unavailable,
+        format!("driver '{driver}' finds no GPU: this build does not drive the hardware"),
+    )
+    .advise(format!("emulate one, slowly: --device={driver}://{EMULATOR}"))
 }
 
 #[cfg(test)]
@@ -124,7 +127,10 @@ mod tests {
     #[test]
     fn checks_are_named() {
         assert_eq!(parse_checks("bounds,alignment"), Some(Checks::default()));
-        assert_eq!(parse_checks("races, barriers"), Some(Checks { races: true, barriers: true, ..Checks::default() }));
+        assert_eq!(
+            parse_checks("races, barriers"),
+            Some(Checks { races: true, barriers: true, ..Checks::default() })
+        );
         assert_eq!(parse_checks("all"), Some(Checks::all()));
         assert_eq!(parse_checks("race"), None);
     }

@@ -1,5 +1,7 @@
 use std::sync::atomic::Ordering;
 
+use parking_lot::Mutex;
+
 use super::regions::{Placed, Shared};
 use super::shadow::{Actor, BlockShadow};
 use crate::finding::{FindingKind, Found, FoundList, Target};
@@ -46,6 +48,9 @@ pub(crate) struct Site {
     pub at: u32,
     pub lane: u32,
 }
+
+/// Held by atomic operations on global memory, by the offset: of all launches, since several may share memory.
+static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 
 impl<'a> BlockMemory<'a> {
     pub(crate) fn new(
@@ -261,9 +266,8 @@ impl<'a> BlockMemory<'a> {
         let Some((index, offset)) = self.resolve(address, N, true, site) else { return [0; N] };
         let shared = self.shared;
         let Some(placed) = shared.regions.get(index) else { return [0; N] };
-        let lock = &shared.locks[(address / 8) as usize % shared.locks.len()];
-        let _guard = lock.lock();
         let at = placed.region.offset + offset;
+        let _guard = LOCKS[(at / 8) as usize % LOCKS.len()].lock();
         let Ok(before) = placed.memory().load::<N>(at) else { return [0; N] };
         // In range and writable: `resolve` checked.
         let _ = placed.memory().store(at, f(before));

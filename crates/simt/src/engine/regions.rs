@@ -1,6 +1,5 @@
 use std::sync::atomic::AtomicU64;
 
-use parking_lot::Mutex;
 use rehal_base::{Error, HostMemory, Result};
 
 use super::memory::{ARGUMENT_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
@@ -16,8 +15,6 @@ pub(crate) struct Shared<'a> {
     /// Thread instructions that the launch may execute.
     pub budget: u64,
     pub spent: AtomicU64,
-    /// Held by atomic operations, by their address.
-    pub locks: Vec<Mutex<()>>,
     pub shadow: Option<GridShadow>,
 }
 
