@@ -131,7 +131,7 @@ fn use_driver(driver: &str) -> String {
     let availability = registry.find(driver).map(Driver::availability);
     let emulated = registry.find(driver).ok().and_then(|it| it.backend().emulated().first());
     if let (Ok(Err(_)), Some(path)) = (&availability, emulated) {
-        return format!("emulate the GPU, slowly: --device={driver}://{path}; {}", readers());
+        return without_device(&format!("use --device={driver}://{path}, which emulates it slowly"));
     }
     match availability {
         Ok(Ok(())) => format!("use --device={driver}"),
@@ -144,11 +144,11 @@ fn use_driver(driver: &str) -> String {
 
 /// The verbs for captures of a device that is not here, and the way to run them.
 fn without_device(why: &str) -> String {
-    format!("{why}; {}; to run it, {}", readers(), compile_program())
-}
-
-fn readers() -> &'static str {
-    "without a device, rehal info, dump, diff, kernels, executables, redact, slice, kernel stub and kernel disassemble read captures"
+    format!(
+        "{why}; without a device, rehal info, dump, diff, kernels, executables, redact, slice, kernel stub and kernel disassemble \
+         read captures; to run it, {}",
+        compile_program()
+    )
 }
 
 /// How an executable for devices of a driver is compiled.
@@ -247,8 +247,10 @@ mod tests {
         assert_eq!(file(FileKind::Elf), "use --device=local-task");
         assert_eq!(file(FileKind::SpirV), "use --device=vulkan");
         assert!(driver("beads").starts_with("no driver is known for it; without a device, "));
+        let emulated =
+            "use --device=cuda://emulator, which emulates it slowly; without a device, rehal info, ";
+        assert!(driver("cuda-nvptx-fb").starts_with(emulated));
         for (format, missing) in [
-            ("cuda-nvptx-fb", "cuda"),
             ("rocm-hsaco-fb", "hip"),
             ("gfx1100", "amdgpu"),
             ("metal-msl-fb", "metal"),

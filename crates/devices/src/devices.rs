@@ -199,7 +199,8 @@ impl DeviceSpec {
     ///
     /// assert_eq!(DeviceSpec::find("local-sync")?.uri(), "local-sync");
     /// let error = DeviceSpec::find("cuda").err().unwrap();
-    /// assert_eq!(error.code(), StatusCode::Unimplemented);
+    /// assert_eq!(error.code(), StatusCode::Unavailable);
+    /// assert!(DeviceSpec::find("cuda://emulator")?.is_emulated());
     /// # Ok::<_, rehal_base::Error>(())
     /// ```
     pub fn find(uri: &str) -> Result<Self> {

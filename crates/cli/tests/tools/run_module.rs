@@ -229,7 +229,7 @@ fn a_module_for_another_target_says_for_which() {
                 ),
                 "  at: module.__init+0000018A (programs/simple_abs.mlir:0:0)",
                 &*format!(
-                    "  try: this build has no driver 'cuda'; without a device, rehal info, dump, diff, kernels, executables, \
+                    "  try: use --device=cuda://emulator, which emulates it slowly; without a device, rehal info, dump, diff, kernels, executables, \
                      redact, slice, kernel stub and kernel disassemble read captures; to run it, compile the program for \
                      this machine: iree-compile --iree-hal-target-device={targets}"
                 ),

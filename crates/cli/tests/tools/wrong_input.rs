@@ -115,11 +115,12 @@ fn a_capture_for_a_driver_that_is_missing_says_for_which() {
         assert!(stderr.starts_with(
             "NOT_FOUND; the executable is compiled for 'cuda-nvptx-fb-other'; here: embedded-elf-"
         ));
-        let advice = "  try: this build has no driver 'cuda'; without a device, rehal info, ";
+        let advice =
+            "  try: use --device=cuda://emulator, which emulates it slowly; without a device, rehal info, ";
         assert!(stderr.contains(advice) && stderr.contains("; to run it, compile the program"), "{stderr}");
     }
     let info = run(&["rehal", "info", &path]).stdout;
-    assert!(info.contains("this build has no driver 'cuda'") && !info.contains("--device=cuda"), "{info}");
+    assert!(info.contains("use --device=cuda://emulator"), "{info}");
 }
 
 #[test]
@@ -129,8 +130,8 @@ fn an_invalid_device() {
         for (device, expected) in [
             (
                 "cuda",
-                "UNIMPLEMENTED; this build has no 'cuda' driver\n  at: --device=cuda\n  try: \
-                 available drivers: local-sync, local-task",
+                "UNAVAILABLE; driver 'cuda' finds no GPU: this build does not drive the hardware\n  at: --device=cuda\n  try: \
+                 emulate one, slowly: --device=cuda://emulator",
             ),
             (
                 "local-sink",
@@ -152,7 +153,9 @@ fn an_invalid_device() {
         }
         for query in ["--list_devices", "--dump_devices"] {
             let missing = fail(&[tool, &[&format!("{query}=cuda")]].concat());
-            assert!(missing.starts_with("UNIMPLEMENTED; this build has no 'cuda' driver"), "{missing}");
+            assert!(missing.starts_with("UNAVAILABLE; driver 'cuda' finds no GPU"), "{missing}");
+            let missing = fail(&[tool, &[&format!("{query}=hip")]].concat());
+            assert!(missing.starts_with("UNIMPLEMENTED; this build has no 'hip' driver"), "{missing}");
             let unknown = fail(&[tool, &[&format!("{query}=nothing")]].concat());
             assert!(unknown.starts_with("NOT_FOUND; driver 'nothing' does not exist"), "{unknown}");
         }

@@ -337,6 +337,15 @@ _G8: Options = {
 }
 
 _G9: Options = {
+    "emulator_checks": (
+        "_Text",
+        "What an emulated GPU looks for in kernels, besides accesses out of bounds or misaligned, "
+        "which it always does: uninitialized reads of workgroup memory and of private memory, data "
+        "races, barriers that a part of a workgroup does not reach",
+    ),
+}
+
+_G10: Options = {
     "device_profiling_mode": (
         "_Text",
         "Profiles the devices, and writes these families of data to --device_profiling_output: "
@@ -384,7 +393,7 @@ _G9: Options = {
     ),
 }
 
-_G10: Options = {
+_G11: Options = {
     "rehal_kernel_record": (
         "bool",
         "Records the kernels of this run, as rehal kernel record does for a capture",
@@ -415,7 +424,7 @@ _G10: Options = {
     ),
 }
 
-_G11: Options = {
+_G12: Options = {
     "sandbox": (
         "Literal[\"on\", \"off\", \"require\"]",
         "Confines the code of captures, modules and replacements: it reads the files that are "
@@ -443,7 +452,7 @@ _G11: Options = {
     ),
 }
 
-_G12: Options = {
+_G13: Options = {
     "dispatch": (
         "_Text",
         "Instead of --function: the function that this record dispatches, as dumps, kernels and "
@@ -486,7 +495,7 @@ _G12: Options = {
     ),
 }
 
-_G13: Options = {
+_G14: Options = {
     "cache": (
         "Literal[\"warm\", \"cold\", \"both\"]",
         "warm: an untimed dispatch of the same kernel precedes each that is timed. cold: the bytes "
@@ -518,7 +527,7 @@ _G13: Options = {
     ),
 }
 
-_G14: Options = {
+_G15: Options = {
     "replay_file_remap": (
         "_Path | Sequence[_Path]",
         "Replaces a prefix of the paths of external files: a path that starts with CAPTURED starts "
@@ -532,7 +541,7 @@ _G14: Options = {
     ),
 }
 
-_G15: Options = {
+_G16: Options = {
     "max_differences": (
         "_Integer",
         "Maximum number of differences to print as text of scopes, of executables and of "
@@ -553,7 +562,7 @@ _G15: Options = {
     ),
 }
 
-_G16: Options = {
+_G17: Options = {
     "binaries_to": (
         "_Path",
         "Writes the code of each executable to a file of this directory, which is created, and "
@@ -570,7 +579,7 @@ _G16: Options = {
     ),
 }
 
-_G17: Options = {
+_G18: Options = {
     "sources_to": (
         "_Path",
         "Writes the executables of a program, before the compiler decides how they are lowered, "
@@ -593,7 +602,7 @@ _G17: Options = {
     ),
 }
 
-_G18: Options = {
+_G19: Options = {
     "load_executables": (
         "bool",
         "Loads the executables to find missing imports and CPU features",
@@ -610,7 +619,7 @@ _G18: Options = {
     ),
 }
 
-_G19: Options = {
+_G20: Options = {
     "function": (
         "_Text",
         "Lists only functions whose name matches, with * and ?, or the only one whose name has "
@@ -690,7 +699,7 @@ _G19: Options = {
     ),
 }
 
-_G20: Options = {
+_G21: Options = {
     "filter": (
         "_Text",
         "Prints only what has a name of this pattern, with * and ?: functions (explain, "
@@ -722,14 +731,14 @@ _G20: Options = {
     ),
 }
 
-_G21: Options = {
+_G22: Options = {
     "strict": (
         "bool",
         "Assumes no waits of the host except before it accesses bytes itself",
     ),
 }
 
-_G22: Options = {
+_G23: Options = {
     "seed": (
         "_Integer",
         "The number from which all random numbers are derived: a capture and a seed have one result",
@@ -760,7 +769,7 @@ _G22: Options = {
     ),
 }
 
-_G23: Options = {
+_G24: Options = {
     "check_timeout": (
         "_Text",
         "A check that takes longer is ended, with all processes that it started, and does not pass",
@@ -784,7 +793,7 @@ _G23: Options = {
     ),
 }
 
-_G24: Options = {
+_G25: Options = {
     "against": (
         "_Path",
         "For --check=wrong: the ledger of the capture that the first wrong result differs from",
@@ -848,7 +857,7 @@ _G24: Options = {
     ),
 }
 
-_G25: Options = {
+_G26: Options = {
     "replay_file_remap": (
         "_Path | Sequence[_Path]",
         "Replaces a prefix of the paths of external files: a path that starts with CAPTURED starts "
@@ -885,7 +894,7 @@ _G25: Options = {
     ),
 }
 
-_G26: Options = {
+_G27: Options = {
     "replay_ledger": (
         "_Path",
         "Writes a ledger once the replay is complete: digests of what each dispatch wrote and each "
@@ -908,7 +917,7 @@ _G26: Options = {
     ),
 }
 
-_G27: Options = {
+_G28: Options = {
     "print_statistics": (
         "bool",
         "Prints allocation statistics of the devices on standard error",
@@ -920,7 +929,7 @@ _G27: Options = {
     ),
 }
 
-_G28: Options = {
+_G29: Options = {
     "output_max_element_count": (
         "_Integer",
         "Maximum number of elements of a result to print; the rest is elided",
@@ -953,7 +962,7 @@ _G28: Options = {
     ),
 }
 
-_G29: Options = {
+_G30: Options = {
     "module_mode": (
         "Literal[\"preload\", \"mmap\"]",
         "How modules are read. preload: into memory at the start. mmap: mapped, so that pages are "
@@ -981,7 +990,7 @@ _G29: Options = {
     ),
 }
 
-_G30: Options = {
+_G31: Options = {
     "parameter_mode": (
         "Literal[\"map\", \"file\", \"mmap\", \"preload\"]",
         "How the bytes are accessed. map: as file, but CPU devices map what is read, from 1 MiB "
@@ -997,7 +1006,7 @@ _G30: Options = {
     ),
 }
 
-_G31: Options = {
+_G32: Options = {
     "device_replay_output": (
         "_Path",
         "Records all device work to a capture, which iree-run-replay replays",
@@ -1028,7 +1037,7 @@ _G31: Options = {
     ),
 }
 
-_G32: Options = {
+_G33: Options = {
     "dispatch": (
         "_Text",
         "Cuts out the dispatch of this record, as dumps and profiles print it",
@@ -1049,7 +1058,7 @@ _G32: Options = {
     ),
 }
 
-_G33: Options = {
+_G34: Options = {
     "no_run": (
         "bool",
         "Runs no kernel: cuts out a dispatch whose inputs no kernel computes",
@@ -1089,7 +1098,7 @@ _G33: Options = {
     ),
 }
 
-_G34: Options = {
+_G35: Options = {
     "workgroup_count": (
         "_Text | Sequence[_Text]",
         "The workgroups that a replacement needs for FUNCTION, or for all its functions, if it is "
@@ -1098,7 +1107,7 @@ _G34: Options = {
     ),
 }
 
-_G35: Options = {
+_G36: Options = {
     "dispatch": (
         "_Text",
         "Instead of --function: the function that this record dispatches, as dumps, kernels and "
@@ -1137,7 +1146,7 @@ _G35: Options = {
     ),
 }
 
-_G36: Options = {
+_G37: Options = {
     "tolerance": (
         "_Text | Sequence[_Text]",
         "Elements of this type that functions whose name matches GLOB write are the same if they "
@@ -1166,7 +1175,7 @@ _G36: Options = {
     ),
 }
 
-_G37: Options = {
+_G38: Options = {
     "cache": (
         "Literal[\"warm\", \"cold\", \"both\"]",
         "warm: an untimed dispatch of the same kernel precedes each that is timed. cold: the bytes "
@@ -1186,7 +1195,7 @@ _G37: Options = {
     ),
 }
 
-_G38: Options = {
+_G39: Options = {
     "compiler": (
         "_Path",
         "The compiler: an iree-compile, or a virtual environment that has it",
@@ -1205,7 +1214,7 @@ _G38: Options = {
     ),
 }
 
-_G39: Options = {
+_G40: Options = {
     "replay_file_remap": (
         "_Path | Sequence[_Path]",
         "Replaces a prefix of the paths of external files: a path that starts with CAPTURED starts "
@@ -1224,7 +1233,7 @@ _G39: Options = {
     ),
 }
 
-_G40: Options = {
+_G41: Options = {
     "tolerance": (
         "_Text | Sequence[_Text]",
         "Elements of this type that functions whose name matches GLOB write are the same if they "
@@ -1246,7 +1255,7 @@ _G40: Options = {
     ),
 }
 
-_G41: Options = {
+_G42: Options = {
     "against": (
         "_Path",
         "Compares with this ledger, which must be of the same capture",
@@ -1296,22 +1305,25 @@ _G41: Options = {
 #: Those of each verb.
 VERBS: dict[str, Options] = {
     "benchmark": {**_G0, **_G1, **_G2, **_G3, **_G4, **_G5, **_G6, **_G7, **_G8, **_G9,
-        **_G10, **_G11},
-    "compare": {**_G12, **_G13, **_G14, **_G4, **_G10, **_G5, **_G6, **_G7, **_G8, **_G11},
-    "diff": {**_G15},
+        **_G10, **_G11, **_G12},
+    "compare": {**_G13, **_G14, **_G15, **_G4, **_G11, **_G5, **_G6, **_G7, **_G8, **_G9,
+        **_G12},
+    "diff": {**_G16},
     "dump": {},
-    "executables": {**_G16, **_G17, **_G4},
-    "info": {**_G18, **_G5, **_G6, **_G7, **_G8, **_G11},
-    "kernels": {**_G19, **_G3, **_G10, **_G5, **_G6, **_G7, **_G8, **_G11},
-    "profile": {**_G20},
-    "races": {**_G21},
-    "redact": {**_G22, **_G14, **_G10, **_G5, **_G6, **_G7, **_G8, **_G11},
-    "reduce": {**_G23, **_G24, **_G4, **_G5, **_G6, **_G7, **_G8, **_G11},
-    "run": {**_G25, **_G26, **_G4, **_G5, **_G6, **_G7, **_G8, **_G9, **_G10, **_G11},
-    "run-module": {**_G27, **_G28, **_G29, **_G4, **_G30, **_G31, **_G10, **_G5, **_G6, **_G7,
-        **_G8, **_G9, **_G11},
-    "slice": {**_G32, **_G33, **_G10, **_G5, **_G6, **_G7, **_G8, **_G11},
-    "substitute": {**_G34, **_G4},
-    "tune": {**_G35, **_G36, **_G37, **_G38, **_G39, **_G5, **_G6, **_G7, **_G8, **_G11},
-    "verify": {**_G40, **_G41, **_G4, **_G10, **_G5, **_G6, **_G7, **_G8, **_G11},
+    "executables": {**_G17, **_G18, **_G4},
+    "info": {**_G19, **_G5, **_G6, **_G7, **_G8, **_G9, **_G12},
+    "kernels": {**_G20, **_G3, **_G11, **_G5, **_G6, **_G7, **_G8, **_G9, **_G12},
+    "profile": {**_G21},
+    "races": {**_G22},
+    "redact": {**_G23, **_G15, **_G11, **_G5, **_G6, **_G7, **_G8, **_G9, **_G12},
+    "reduce": {**_G24, **_G25, **_G4, **_G5, **_G6, **_G7, **_G8, **_G9, **_G12},
+    "run": {**_G26, **_G27, **_G4, **_G5, **_G6, **_G7, **_G8, **_G9, **_G10, **_G11,
+        **_G12},
+    "run-module": {**_G28, **_G29, **_G30, **_G4, **_G31, **_G32, **_G11, **_G5, **_G6, **_G7,
+        **_G8, **_G9, **_G10, **_G12},
+    "slice": {**_G33, **_G34, **_G11, **_G5, **_G6, **_G7, **_G8, **_G9, **_G12},
+    "substitute": {**_G35, **_G4},
+    "tune": {**_G36, **_G37, **_G38, **_G39, **_G40, **_G5, **_G6, **_G7, **_G8, **_G9,
+        **_G12},
+    "verify": {**_G41, **_G42, **_G4, **_G11, **_G5, **_G6, **_G7, **_G8, **_G9, **_G12},
 }

@@ -97,6 +97,9 @@ class _G8(TypedDict, total=False):
     vulkan_dedicated_compute_queue: bool | None
 
 class _G9(TypedDict, total=False):
+    emulator_checks: _Text | None
+
+class _G10(TypedDict, total=False):
     device_profiling_mode: _Text | None
     device_profiling_output: _Path | None
     device_profiling_filter_function: _Text | None
@@ -108,7 +111,7 @@ class _G9(TypedDict, total=False):
     device_profiling_flush_interval_ms: _Integer | None
     print_device_statistics: bool | None
 
-class _G10(TypedDict, total=False):
+class _G11(TypedDict, total=False):
     rehal_kernel_record: bool | None
     rehal_kernel_record_dir: _Path | None
     rehal_kernel_record_report: bool | None
@@ -117,14 +120,14 @@ class _G10(TypedDict, total=False):
     rehal_kernel_record_memsize: _Integer | None
     rehal_kernel_record_force: bool | None
 
-class _G11(TypedDict, total=False):
+class _G12(TypedDict, total=False):
     sandbox: Literal["on", "off", "require"] | None
     sandbox_memory: _Integer | None
     sandbox_threads: _Integer | None
     sandbox_file_size: _Integer | None
     sandbox_core_dumps: bool | None
 
-class _G12(TypedDict, total=False):
+class _G13(TypedDict, total=False):
     dispatch: _Text | None
     baseline: _Path | None
     workgroup_count: _Text | Sequence[_Text] | None
@@ -134,7 +137,7 @@ class _G12(TypedDict, total=False):
     atomics: bool | None
     watch: bool | None
 
-class _G13(TypedDict, total=False):
+class _G14(TypedDict, total=False):
     cache: Literal["warm", "cold", "both"] | None
     precision: _Text | None
     fail_if_slower: _Text | None
@@ -142,33 +145,33 @@ class _G13(TypedDict, total=False):
     seed: _Integer | None
     time_wrong: bool | None
 
-class _G14(TypedDict, total=False):
+class _G15(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
-class _G15(TypedDict, total=False):
+class _G16(TypedDict, total=False):
     max_differences: _Integer | None
     element_type: _Text | None
     max_elements: _Integer | None
     recover: bool | None
 
-class _G16(TypedDict, total=False):
+class _G17(TypedDict, total=False):
     binaries_to: _Path | None
     force: bool | None
     recover: bool | None
 
-class _G17(TypedDict, total=False):
+class _G18(TypedDict, total=False):
     sources_to: _Path | None
     configurations_to: _Path | None
     benchmarks_to: _Path | None
     target: _Text | None
 
-class _G18(TypedDict, total=False):
+class _G19(TypedDict, total=False):
     load_executables: bool | None
     substitute: _Path | Sequence[_Path] | None
     replay_file_remap: _Path | Sequence[_Path] | None
 
-class _G19(TypedDict, total=False):
+class _G20(TypedDict, total=False):
     function: _Text | None
     dispatch: _Text | None
     no_run: bool | None
@@ -185,7 +188,7 @@ class _G19(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
-class _G20(TypedDict, total=False):
+class _G21(TypedDict, total=False):
     filter: _Text | None
     output: _Path | None
     id: _Integer | None
@@ -193,10 +196,10 @@ class _G20(TypedDict, total=False):
     counter_samples: bool | None
     merge_executables: bool | None
 
-class _G21(TypedDict, total=False):
+class _G22(TypedDict, total=False):
     strict: bool | None
 
-class _G22(TypedDict, total=False):
+class _G23(TypedDict, total=False):
     seed: _Integer | None
     names: Literal["keep", "hash"] | None
     element_type: _Text | Sequence[_Text] | None
@@ -204,14 +207,14 @@ class _G22(TypedDict, total=False):
     keep: _Text | Sequence[_Text] | None
     no_run: bool | None
 
-class _G23(TypedDict, total=False):
+class _G24(TypedDict, total=False):
     check_timeout: _Text | None
     jobs: _Integer | None
     max_checks: _Integer | None
     max_time: _Text | None
     max_byte_ranges: _Integer | None
 
-class _G24(TypedDict, total=False):
+class _G25(TypedDict, total=False):
     against: _Path | None
     tolerance: _Text | Sequence[_Text] | None
     element_type: _Text | Sequence[_Text] | None
@@ -224,7 +227,7 @@ class _G24(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
-class _G25(TypedDict, total=False):
+class _G26(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
     replay_executable_substitution: _Path | Sequence[_Path] | None
@@ -232,17 +235,17 @@ class _G25(TypedDict, total=False):
     replay_host_reads: _Path | None
     replay_host_reads_limit_bytes: _Integer | None
 
-class _G26(TypedDict, total=False):
+class _G27(TypedDict, total=False):
     replay_ledger: _Path | None
     replay_ledger_contents: Literal["dispatches", "reads"] | None
     replay_ledger_kept_bytes: _Integer | None
     element_type: _Text | Sequence[_Text] | None
 
-class _G27(TypedDict, total=False):
+class _G28(TypedDict, total=False):
     print_statistics: bool | None
     instrument_file: _Path | None
 
-class _G28(TypedDict, total=False):
+class _G29(TypedDict, total=False):
     output_max_element_count: _Integer | None
     equality_mode: Literal["approximate", "exact"] | None
     expected_f16_threshold: _Text | None
@@ -251,31 +254,31 @@ class _G28(TypedDict, total=False):
     expected_bf16_threshold: _Text | None
     expected_rtol: _Text | None
 
-class _G29(TypedDict, total=False):
+class _G30(TypedDict, total=False):
     module_mode: Literal["preload", "mmap"] | None
     device_lead_allocator: _Integer | None
     trace_execution: bool | None
     executable_substitution: _Path | Sequence[_Path] | None
     workgroup_count: _Text | Sequence[_Text] | None
 
-class _G30(TypedDict, total=False):
+class _G31(TypedDict, total=False):
     parameter_mode: Literal["map", "file", "mmap", "preload"] | None
     allow_external_paths: bool | None
 
-class _G31(TypedDict, total=False):
+class _G32(TypedDict, total=False):
     device_replay_output: _Path | None
     device_replay_file_policy: Literal["reference", "capture-ranges", "capture-all", "fail"] | None
     device_replay_file_validation: Literal["identity", "digest"] | None
     device_replay_ledger: Literal["off", "reads", "dispatches"] | None
     element_type: _Text | Sequence[_Text] | None
 
-class _G32(TypedDict, total=False):
+class _G33(TypedDict, total=False):
     dispatch: _Text | None
     function: _Text | None
     scope: _Text | None
     occurrence: _Integer | None
 
-class _G33(TypedDict, total=False):
+class _G34(TypedDict, total=False):
     no_run: bool | None
     keep: Literal["touched", "bound"] | None
     keep_outputs: bool | None
@@ -284,10 +287,10 @@ class _G33(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
-class _G34(TypedDict, total=False):
+class _G35(TypedDict, total=False):
     workgroup_count: _Text | Sequence[_Text] | None
 
-class _G35(TypedDict, total=False):
+class _G36(TypedDict, total=False):
     dispatch: _Text | None
     sampler: Literal["grid", "random"] | None
     seed: _Integer | None
@@ -297,36 +300,36 @@ class _G35(TypedDict, total=False):
     output: _Path | None
     best: _Path | None
 
-class _G36(TypedDict, total=False):
+class _G37(TypedDict, total=False):
     tolerance: _Text | Sequence[_Text] | None
     element_type: _Text | Sequence[_Text] | None
     max_elements: _Integer | None
     atomics: bool | None
     workgroup_count: _Text | Sequence[_Text] | None
 
-class _G37(TypedDict, total=False):
+class _G38(TypedDict, total=False):
     cache: Literal["warm", "cold", "both"] | None
     precision: _Text | None
     trial_time: _Text | None
 
-class _G38(TypedDict, total=False):
+class _G39(TypedDict, total=False):
     compiler: _Path | None
     no_cache: bool | None
     compiler_timeout: _Text | None
     compiler_memory: _Text | None
 
-class _G39(TypedDict, total=False):
+class _G40(TypedDict, total=False):
     replay_file_remap: _Path | Sequence[_Path] | None
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
     recover: bool | None
 
-class _G40(TypedDict, total=False):
+class _G41(TypedDict, total=False):
     tolerance: _Text | Sequence[_Text] | None
     element_type: _Text | Sequence[_Text] | None
     keep_going: bool | None
     max_elements: _Integer | None
 
-class _G41(TypedDict, total=False):
+class _G42(TypedDict, total=False):
     against: _Path | None
     against_capture: _Path | None
     other_device: _Text | Sequence[_Text] | None
@@ -337,17 +340,17 @@ class _G41(TypedDict, total=False):
     replay_file_writes: Literal["copy", "in-place", "fail"] | None
 
 class Benchmark(
-    _G0, _G1, _G2, _G3, _G4, _G5, _G6, _G7, _G8, _G9, _G10, _G11,
+    _G0, _G1, _G2, _G3, _G4, _G5, _G6, _G7, _G8, _G9, _G10, _G11, _G12,
     total=False,
 ): ...
 
 class Compare(
-    _G12, _G13, _G14, _G4, _G10, _G5, _G6, _G7, _G8, _G11,
+    _G13, _G14, _G15, _G4, _G11, _G5, _G6, _G7, _G8, _G9, _G12,
     total=False,
 ): ...
 
 class Diff(
-    _G15,
+    _G16,
     total=False,
 ): ...
 
@@ -357,66 +360,66 @@ class Dump(
 ): ...
 
 class Executables(
-    _G16, _G17, _G4,
+    _G17, _G18, _G4,
     total=False,
 ): ...
 
 class Info(
-    _G18, _G5, _G6, _G7, _G8, _G11,
+    _G19, _G5, _G6, _G7, _G8, _G9, _G12,
     total=False,
 ): ...
 
 class Kernels(
-    _G19, _G3, _G10, _G5, _G6, _G7, _G8, _G11,
+    _G20, _G3, _G11, _G5, _G6, _G7, _G8, _G9, _G12,
     total=False,
 ): ...
 
 class Profile(
-    _G20,
-    total=False,
-): ...
-
-class Races(
     _G21,
     total=False,
 ): ...
 
+class Races(
+    _G22,
+    total=False,
+): ...
+
 class Redact(
-    _G22, _G14, _G10, _G5, _G6, _G7, _G8, _G11,
+    _G23, _G15, _G11, _G5, _G6, _G7, _G8, _G9, _G12,
     total=False,
 ): ...
 
 class Reduce(
-    _G23, _G24, _G4, _G5, _G6, _G7, _G8, _G11,
+    _G24, _G25, _G4, _G5, _G6, _G7, _G8, _G9, _G12,
     total=False,
 ): ...
 
 class Run(
-    _G25, _G26, _G4, _G5, _G6, _G7, _G8, _G9, _G10, _G11,
+    _G26, _G27, _G4, _G5, _G6, _G7, _G8, _G9, _G10, _G11, _G12,
     total=False,
 ): ...
 
 class RunModule(
-    _G27, _G28, _G29, _G4, _G30, _G31, _G10, _G5, _G6, _G7, _G8, _G9, _G11,
+    _G28, _G29, _G30, _G4, _G31, _G32, _G11, _G5, _G6, _G7, _G8, _G9, _G10, _G12,
     total=False,
 ): ...
 
 class Slice(
-    _G32, _G33, _G10, _G5, _G6, _G7, _G8, _G11,
+    _G33, _G34, _G11, _G5, _G6, _G7, _G8, _G9, _G12,
     total=False,
 ): ...
 
 class Substitute(
-    _G34, _G4,
+    _G35, _G4,
     total=False,
 ): ...
 
 class Tune(
-    _G35, _G36, _G37, _G38, _G39, _G5, _G6, _G7, _G8, _G11,
+    _G36, _G37, _G38, _G39, _G40, _G5, _G6, _G7, _G8, _G9, _G12,
     total=False,
 ): ...
 
 class Verify(
-    _G40, _G41, _G4, _G10, _G5, _G6, _G7, _G8, _G11,
+    _G41, _G42, _G4, _G11, _G5, _G6, _G7, _G8, _G9, _G12,
     total=False,
 ): ...

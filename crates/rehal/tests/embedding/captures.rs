@@ -217,7 +217,9 @@ fn unknown_devices_are_errors() {
     for (uri, code, words) in [
         ("abacus", StatusCode::NotFound, "'abacus'"),
         ("local-snc", StatusCode::NotFound, "did you mean 'local-sync'?"),
-        ("cuda", StatusCode::Unimplemented, "available drivers: local-sync, local-task"),
+        ("hip", StatusCode::Unimplemented, "available drivers: local-sync, local-task"),
+        ("cuda", StatusCode::Unavailable, "--device=cuda://emulator"),
+        ("cuda://0", StatusCode::Unavailable, "--device=cuda://emulator"),
         ("local-sync://7", StatusCode::NotFound, "local-sync"),
         ("local-sync://?x=1", StatusCode::InvalidArgument, "has no parameter 'x'"),
     ] {
