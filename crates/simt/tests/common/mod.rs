@@ -1,5 +1,9 @@
 //! Launches on memory of the test.
 
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub mod apply;
+
 use std::sync::Arc;
 
 use rehal_base::HostMemory;

@@ -1,105 +1,68 @@
 //! Which function lowers an opcode; jumps and calls.
 
-use super::super::ast::{InstructionText, Operand};
+use super::super::ast::Operand;
 use super::super::op::{Access, Op, Place, Reg};
 use super::super::types::{Bank, Type};
-use super::modifiers::Modifiers;
+use super::form::Form;
 use super::{Formal, Jump, JumpPlace, Lowered, Lowering};
 
 impl<'a, 'b> Lowering<'a, 'b> {
-    pub(super) fn by_opcode(
-        &mut self,
-        parts: &mut Modifiers<'a>,
-        text: &'b InstructionText<'a>,
-    ) -> Lowered<()> {
-        let operands = &text.operands;
-        let opcode = parts.next().unwrap_or_default();
+    pub(super) fn by_opcode(&mut self, form: &mut Form<'a, 'b>) -> Lowered<()> {
+        let opcode = form.opcode;
         match opcode {
-            "add" | "sub" | "mul" | "div" | "min" | "max" | "abs" | "neg" | "mad" => {
-                match parts.last_kind() {
-                    Some(kind) if kind.is_float() => self.float(opcode, parts, operands),
-                    _ => self.integer_arithmetic(opcode, parts, operands),
-                }
-            }
-            "fma" | "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "ex2" | "lg2" | "tanh" => {
-                self.float(opcode, parts, operands)
-            }
-            "copysign" => self.copysign(parts, operands),
-            "testp" => self.testp(parts, operands),
-            "addc" | "subc" | "madc" => self.with_carry(opcode, parts, operands),
-            "rem" | "sad" | "mul24" | "mad24" => self.integer_arithmetic(opcode, parts, operands),
-            "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" => self.logic(opcode, parts, operands),
-            "popc" | "clz" | "bfind" | "brev" | "bfe" | "bfi" | "bmsk" | "fns" => {
-                self.bits(opcode, parts, operands)
-            }
-            "shf" | "prmt" | "lop3" | "dp4a" | "dp2a" => self.bytes(opcode, parts, operands),
-            "setp" | "set" => self.compare(opcode, parts, operands),
-            "selp" | "slct" => self.select(opcode, parts, operands),
-            "mov" => self.mov(parts, operands),
-            "cvt" => self.cvt(parts, operands),
-            "cvta" | "isspacep" | "mapa" => self.address_conversion(opcode, parts, operands),
-            "ld" | "ldu" => self.load(opcode, parts, operands),
-            "st" => self.store(parts, operands),
-            "atom" | "red" => self.atomic(opcode, parts, operands),
-            "cp" => self.copy_async(parts, operands),
+            "add" | "sub" | "mul" | "div" | "min" | "max" | "abs" | "neg" | "mad" => match form.last_kind() {
+                Some(kind) if kind.is_float() => self.float(form),
+                _ => self.integer_arithmetic(form),
+            },
+            "fma" | "rcp" | "sqrt" | "rsqrt" | "sin" | "cos" | "ex2" | "lg2" | "tanh" => self.float(form),
+            "copysign" => self.copysign(form),
+            "testp" => self.testp(form),
+            "addc" | "subc" | "madc" => self.with_carry(form),
+            "rem" | "sad" | "mul24" | "mad24" => self.integer_arithmetic(form),
+            "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" => self.logic(form),
+            "popc" | "clz" | "bfind" | "brev" | "bfe" | "bfi" | "bmsk" | "fns" => self.bits(form),
+            "shf" | "prmt" | "lop3" | "dp4a" | "dp2a" => self.bytes(form),
+            "setp" | "set" => self.compare(form),
+            "selp" | "slct" => self.select(form),
+            "mov" => self.mov(form),
+            "cvt" => self.cvt(form),
+            "cvta" | "isspacep" => self.address_conversion(form),
+            "ld" | "ldu" => self.load(form),
+            "st" => self.store(form),
+            "atom" | "red" => self.atomic(form),
+            "cp" => self.copy_async(form),
             "prefetch" | "prefetchu" | "membar" | "fence" | "nanosleep" | "pmevent" | "discard"
-            | "applypriority" | "griddepcontrol" => self.without_effect(opcode, parts, operands),
-            "shfl" => self.shuffle(parts, operands),
-            "vote" => self.vote(parts, operands),
-            "match" => self.match_sync(parts, operands),
-            "redux" => self.redux(parts, operands),
-            "activemask" => self.active_mask(parts, operands),
-            "elect" => {
-                Err(self.unsupported("an instruction of sm_90 or earlier that compilers emit", "'elect'"))
-            }
-            "bar" | "barrier" => self.barrier(parts, operands),
-            "mma" => self.mma(parts, operands),
-            "ldmatrix" | "stmatrix" | "movmatrix" => self.move_matrix(opcode, parts, operands),
-            "bra" => self.branch(parts, operands),
-            "brx" => self.branch_indexed(parts, operands),
-            "call" => self.call(parts, operands),
+            | "applypriority" | "griddepcontrol" => self.without_effect(form),
+            "shfl" => self.shuffle(form),
+            "vote" => self.vote(form),
+            "match" => self.match_sync(form),
+            "redux" => self.redux(form),
+            "activemask" => self.active_mask(form),
+            "bar" | "barrier" => self.barrier(form),
+            "mma" => self.mma(form),
+            "ldmatrix" | "stmatrix" | "movmatrix" => self.move_matrix(form),
+            "bra" => self.branch(form),
+            "brx" => self.branch_indexed(form),
+            "call" => self.call(form),
             "ret" | "exit" => {
-                self.expect(operands, 0)?;
-                parts.takes("uni");
-                self.emit(if opcode == "ret" { Op::Return } else { Op::Exit }, [0; 4], 0);
+                self.expect(form, 0)?;
+                form.takes("uni");
+                self.emit(if form.opcode == "ret" { Op::Return } else { Op::Exit }, [0; 4], 0);
                 Ok(())
             }
             "trap" | "brkpt" => {
-                self.expect(operands, 0)?;
-                self.emit(if opcode == "trap" { Op::Trap } else { Op::Nothing }, [0; 4], 0);
+                self.expect(form, 0)?;
+                self.emit(if form.opcode == "trap" { Op::Trap } else { Op::Nothing }, [0; 4], 0);
                 Ok(())
             }
             _ => Err(self.unsupported("a known instruction", format!("'{opcode}'"))),
         }
     }
 
-    /// Fails unless an instruction has this number of operands.
-    pub(super) fn expect(&self, operands: &[Operand<'a>], count: usize) -> Lowered<()> {
-        match operands.len() == count {
-            true => Ok(()),
-            false => Err(self.corrupt(format!("{count} operands"), operands.len().to_string())),
-        }
-    }
-
-    /// Fails unless the instruction has between these numbers of operands.
-    pub(super) fn expect_within(&self, operands: &[Operand<'a>], least: usize, most: usize) -> Lowered<()> {
-        match (least..=most).contains(&operands.len()) {
-            true => Ok(()),
-            false => Err(self.corrupt(format!("{least} to {most} operands"), operands.len().to_string())),
-        }
-    }
-
-    /// A part of the name that is missing or unknown.
-    pub(super) fn part<T>(&self, part: Option<T>, parts: &Modifiers<'a>, expected: &str) -> Lowered<T> {
-        part.ok_or_else(|| {
-            self.unsupported(expected, parts.left().map_or("none".to_owned(), |it| format!("'.{it}'")))
-        })
-    }
-
-    fn branch(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        self.expect(operands, 1)?;
-        parts.takes("uni");
-        let Operand::Name(label) = operands[0] else {
+    fn branch(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        self.expect(form, 1)?;
+        form.takes("uni");
+        let Operand::Name(label) = form.operands[0] else {
             return Err(self.corrupt("a label", "another operand"));
         };
         self.jump(JumpPlace::Instruction(self.program.code.len()), label);
@@ -107,12 +70,12 @@ impl<'a, 'b> Lowering<'a, 'b> {
         Ok(())
     }
 
-    fn branch_indexed(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        self.expect(operands, 2)?;
-        self.part(parts.takes("idx").then_some(()), parts, "brx.idx")?;
-        parts.takes("uni");
-        let index = self.source(&operands[0], Type::U32)?;
-        let labels = match operands[1] {
+    fn branch_indexed(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        self.expect(form, 2)?;
+        self.want(form, "idx")?;
+        form.takes("uni");
+        let index = self.source(&form.operands[0], Type::U32)?;
+        let labels = match form.operands[1] {
             Operand::Name(name) => {
                 let found = self.open.iter().rev().find_map(|it| self.scopes[*it].targets.get(name));
                 found.cloned().ok_or_else(|| self.corrupt("a list of targets", format!("'{name}'")))?
@@ -147,10 +110,10 @@ impl<'a, 'b> Lowering<'a, 'b> {
         Ok(())
     }
 
-    fn call(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        parts.takes("uni");
+    fn call(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        form.takes("uni");
         let none = Vec::new();
-        let (returns, rest) = match operands {
+        let (returns, rest) = match form.operands {
             [Operand::List(returns), rest @ ..] => (returns, rest),
             rest => (&none, rest),
         };

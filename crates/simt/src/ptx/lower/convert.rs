@@ -5,33 +5,17 @@
 use super::super::ast::{Operand, Space};
 use super::super::op::{Convert, Op, Place, Reg};
 use super::super::types::{Bank, Type};
-use super::modifiers::Modifiers;
+use super::form::Form;
+use super::memory::{PLACES, SPACES};
 use super::operands::Match;
 use super::{Lowered, Lowering};
 use crate::numbers::Rounding;
 
-const INTEGERS: [Type; 8] =
-    [Type::U8, Type::U16, Type::U32, Type::U64, Type::S8, Type::S16, Type::S32, Type::S64];
-
 impl<'a> Lowering<'a, '_> {
-    pub(super) fn mov(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        let all = [
-            Type::Pred,
-            Type::B16,
-            Type::B32,
-            Type::B64,
-            Type::U16,
-            Type::U32,
-            Type::U64,
-            Type::S16,
-            Type::S32,
-            Type::S64,
-            Type::F32,
-            Type::F64,
-        ];
-        let kind = self.kind_of(parts, &all)?;
-        self.expect(operands, 2)?;
-        match (&operands[0], &operands[1]) {
+    pub(super) fn mov(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        let kind = self.kind_of(form, "pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64")?;
+        self.expect(form, 2)?;
+        match (&form.operands[0], &form.operands[1]) {
             (target, Operand::Vector(elements)) => {
                 let (bits, registers) = self.elements(kind, elements, false)?;
                 let d = self.destination(target, kind)?;
@@ -50,9 +34,9 @@ impl<'a> Lowering<'a, '_> {
             }
             _ => {}
         }
-        let d = self.destination(&operands[0], kind)?;
+        let d = self.destination(&form.operands[0], kind)?;
         let mov = if kind.bank() == Bank::Long { Op::MovLong } else { Op::Mov };
-        if let Operand::Name(name) = operands[1]
+        if let Operand::Name(name) = form.operands[1]
             && self.register(name)?.is_none()
         {
             if let Some(op) = self.varying(name, kind) {
@@ -65,11 +49,11 @@ impl<'a> Lowering<'a, '_> {
                 return Ok(());
             }
         }
-        let a = match operands[1] {
+        let a = match form.operands[1] {
             Operand::Name(name) if kind.bits() >= 32 && fixed(name).is_some() => {
                 self.constant(kind.bank(), fixed(name).unwrap_or(0))?
             }
-            _ => self.source(&operands[1], kind)?,
+            _ => self.source(&form.operands[1], kind)?,
         };
         self.emit(mov, [d, a, 0, 0], 0);
         Ok(())
@@ -113,20 +97,16 @@ impl<'a> Lowering<'a, '_> {
         Ok((element.bits() as u8, registers))
     }
 
-    pub(super) fn cvt(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        let to_integer = parts.one_of(&[
-            ("rni", Rounding::Nearest),
-            ("rzi", Rounding::Zero),
-            ("rmi", Rounding::Down),
-            ("rpi", Rounding::Up),
-        ]);
-        let ties_away = to_integer.is_none() && parts.takes("rna");
-        let rounding = if to_integer.is_none() && !ties_away { parts.rounding() } else { None };
-        let relu = rounding.is_some() && parts.takes("relu");
-        let (ftz, sat) = (parts.takes("ftz"), parts.takes("sat"));
-        let floats = [Type::F16, Type::Bf16, Type::F32, Type::F64, Type::Tf32, Type::F16x2, Type::Bf16x2];
-        let to = self.kind_of(parts, &[&INTEGERS[..], &floats].concat())?;
-        let from = self.kind_of(parts, &[&INTEGERS[..], &floats[..4]].concat())?;
+    pub(super) fn cvt(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        let to_integer = form
+            .one_of("rni rzi rmi rpi", &[Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up]);
+        let ties_away = to_integer.is_none() && form.takes("rna");
+        let rounding = if to_integer.is_none() && !ties_away { form.rounding() } else { None };
+        let relu = rounding.is_some() && form.takes("relu");
+        let (ftz, sat) = (form.takes("ftz"), form.takes("sat"));
+        let from_kinds = "u8 u16 u32 u64 s8 s16 s32 s64 f16 bf16 f32 f64";
+        let to = self.kind_of(form, &format!("{from_kinds} tf32 f16x2 bf16x2"))?;
+        let from = self.kind_of(form, from_kinds)?;
         let convert = Convert {
             from,
             to,
@@ -139,12 +119,12 @@ impl<'a> Lowering<'a, '_> {
         };
         self.check_conversion(&convert, rounding.is_some())?;
         if matches!(to, Type::F16x2 | Type::Bf16x2) {
-            return self.convert_two(convert, operands);
+            return self.convert_two(convert, form);
         }
-        self.expect(operands, 2)?;
+        self.expect(form, 2)?;
         let how = |kind: Type| if kind.is_float() { Match::Exact } else { Match::Wider };
-        let (a, given) = self.origin(&operands[1], from, how(from))?;
-        let (d, wanted) = self.target(&operands[0], to, how(to))?;
+        let (a, given) = self.origin(&form.operands[1], from, how(from))?;
+        let (d, wanted) = self.target(&form.operands[0], to, how(to))?;
         if !from.is_float() && !to.is_float() && !sat {
             return self.convert_integer([d, a], given, from, to, wanted);
         }
@@ -195,12 +175,12 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// `cvt.rn.f16x2.f32 d, a, b`: `a` becomes the upper half.
-    fn convert_two(&mut self, convert: Convert, operands: &[Operand<'a>]) -> Lowered<()> {
-        self.expect(operands, 3)?;
-        let d = self.destination(&operands[0], convert.to)?;
+    fn convert_two(&mut self, convert: Convert, form: &Form<'a, '_>) -> Lowered<()> {
+        self.expect(form, 3)?;
+        let d = self.destination(&form.operands[0], convert.to)?;
         let to = if convert.to == Type::F16x2 { Type::F16 } else { Type::Bf16 };
         let mut halves = [0; 2];
-        for (half, operand) in halves.iter_mut().zip([&operands[2], &operands[1]]) {
+        for (half, operand) in halves.iter_mut().zip([&form.operands[2], &form.operands[1]]) {
             let source = self.source(operand, Type::F32)?;
             *half = self.temporary(Bank::Short)?;
             self.emit(Op::Convert(Convert { to, ..convert }), [*half, source, 0, 0], 0);
@@ -246,39 +226,25 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    pub(super) fn address_conversion(
-        &mut self,
-        opcode: &str,
-        parts: &mut Modifiers<'a>,
-        operands: &[Operand<'a>],
-    ) -> Lowered<()> {
-        let to_space = opcode == "cvta" && parts.takes("to");
-        let place = parts.one_of(&[
-            ("global", Place::Global),
-            ("const", Place::Const),
-            ("shared", Place::Shared),
-            ("shared::cta", Place::Shared),
-            ("local", Place::Local),
-            ("param", Place::Argument),
-            ("param::entry", Place::Argument),
-        ]);
-        let place = self.part(place.filter(|_| opcode != "mapa"), parts, "a state space")?;
-        self.expect(operands, 2)?;
-        if opcode == "isspacep" {
-            let d = self.destination(&operands[0], Type::Pred)?;
-            let a = self.source(&operands[1], Type::U64)?;
+    pub(super) fn address_conversion(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        let to_space = form.opcode == "cvta" && form.takes("to");
+        let place = self.choice(form, SPACES, &PLACES)?;
+        self.expect(form, 2)?;
+        if form.opcode == "isspacep" {
+            let d = self.destination(&form.operands[0], Type::Pred)?;
+            let a = self.source(&form.operands[1], Type::U64)?;
             self.emit(Op::IsSpace(place), [d, a, 0, 0], 0);
             return Ok(());
         }
-        self.kind_of(parts, &[Type::U64])?;
-        let d = self.destination(&operands[0], Type::U64)?;
-        let named = match operands[1] {
+        self.kind_of(form, "u64")?;
+        let d = self.destination(&form.operands[0], Type::U64)?;
+        let named = match form.operands[1] {
             Operand::Name(name) if self.register(name)?.is_none() => self.named(name)?,
             _ => None,
         };
         let a = match named {
             Some(named) if !to_space && is_in(named.space, place) => self.address_of(named, Bank::Long)?,
-            _ => self.source(&operands[1], Type::U64)?,
+            _ => self.source(&form.operands[1], Type::U64)?,
         };
         self.emit(if to_space { Op::FromGeneric(place) } else { Op::ToGeneric(place) }, [d, a, 0, 0], 0);
         Ok(())

@@ -6,20 +6,13 @@
 use super::super::ast::Operand;
 use super::super::op::{Cmp, Float, FloatFn, IntOp, IntUnary, Op, Reg, Test, Width};
 use super::super::types::{Bank, Type};
-use super::modifiers::Modifiers;
+use super::form::Form;
 use super::{Lowered, Lowering};
 use crate::numbers::Rounding;
 
-const HALVES: [Type; 4] = [Type::F16, Type::F16x2, Type::Bf16, Type::Bf16x2];
-
 impl<'a> Lowering<'a, '_> {
-    pub(super) fn float(
-        &mut self,
-        opcode: &str,
-        parts: &mut Modifiers<'a>,
-        operands: &[Operand<'a>],
-    ) -> Lowered<()> {
-        let f = match opcode {
+    pub(super) fn float(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        let f = match form.opcode {
             "add" => FloatFn::Add,
             "sub" => FloatFn::Sub,
             "mul" => FloatFn::Mul,
@@ -38,20 +31,19 @@ impl<'a> Lowering<'a, '_> {
             "lg2" => FloatFn::Lg2,
             _ => FloatFn::Tanh,
         };
-        let last = parts.last_kind();
-        let is_half = last.is_some_and(|it| HALVES.contains(&it));
-        let (rounding, is_approximate) = self.float_rounding(f, opcode, parts, last, is_half)?;
-        let ftz = parts.takes("ftz");
+        let is_half = form.last_kind().is_some_and(|it| !matches!(it, Type::F32 | Type::F64));
+        let (rounding, is_approximate) = self.float_rounding(f, form)?;
+        let ftz = form.takes("ftz");
         let is_sum = matches!(f, FloatFn::Add | FloatFn::Sub | FloatFn::Mul | FloatFn::Fma);
         let is_order = matches!(f, FloatFn::Min | FloatFn::Max);
-        let sat = is_sum && parts.takes("sat");
-        let relu = f == FloatFn::Fma && is_half && !sat && parts.takes("relu");
-        let nan = is_order && parts.takes("NaN");
-        let xorsign = is_order && parts.takes("xorsign");
+        let sat = is_sum && form.takes("sat");
+        let relu = f == FloatFn::Fma && is_half && !sat && form.takes("relu");
+        let nan = is_order && form.takes("NaN");
+        let xorsign = is_order && form.takes("xorsign");
         if xorsign {
-            self.part(parts.takes("abs").then_some(()), parts, ".xorsign.abs")?;
+            self.want(form, "abs")?;
         }
-        let kind = self.kind_of(parts, &kinds(f, is_approximate))?;
+        let kind = self.kind_of(form, kinds(f, is_approximate))?;
         let has_flushing = is_approximate || matches!(kind, Type::F32 | Type::F16 | Type::F16x2);
         let has_saturation = matches!(kind, Type::F32 | Type::F16 | Type::F16x2);
         let is_single_only =
@@ -65,10 +57,10 @@ impl<'a> Lowering<'a, '_> {
             FloatFn::Add | FloatFn::Sub | FloatFn::Mul | FloatFn::Div | FloatFn::Min | FloatFn::Max => 2,
             _ => 1,
         };
-        self.expect(operands, sources + 1)?;
-        let mut all = [self.destination(&operands[0], kind)?, 0, 0, 0];
-        for index in 1..=sources {
-            all[index] = self.source(&operands[index], kind)?;
+        self.expect(form, sources + 1)?;
+        let mut all = [self.destination(&form.operands[0], kind)?, 0, 0, 0];
+        for (reg, operand) in all.iter_mut().zip(form.operands).skip(1) {
+            *reg = self.source(operand, kind)?;
         }
         let float = Float { f, kind, rounding, ftz, sat, nan, xorsign, relu };
         self.emit(fast(float), all, 0);
@@ -76,89 +68,61 @@ impl<'a> Lowering<'a, '_> {
     }
 
     /// The rounding mode, and whether the function is approximate. Fails if the instruction needs a mode.
-    fn float_rounding(
-        &self,
-        f: FloatFn,
-        opcode: &str,
-        parts: &mut Modifiers<'a>,
-        last: Option<Type>,
-        is_half: bool,
-    ) -> Lowered<(Rounding, bool)> {
-        let needs = |this: &Self, mode: Option<Rounding>, parts: &Modifiers<'a>| {
-            Ok((this.part(mode, parts, "a rounding mode")?, false))
-        };
+    fn float_rounding(&self, f: FloatFn, form: &mut Form<'a, '_>) -> Lowered<(Rounding, bool)> {
+        const MODES: [Rounding; 4] = [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up];
         match f {
             FloatFn::Add | FloatFn::Sub | FloatFn::Mul => {
-                Ok((parts.rounding().unwrap_or(Rounding::Nearest), false))
+                Ok((form.rounding().unwrap_or(Rounding::Nearest), false))
             }
-            FloatFn::Fma => {
-                let mode = parts.rounding();
-                // `mad` without one is from sm_1x.
-                let _ = opcode;
-                needs(self, mode, parts)
-            }
+            // Without a mode, `mad` is from sm_1x.
+            FloatFn::Fma => Ok((self.choice(form, "rn rz rm rp", &MODES)?, false)),
             FloatFn::Div | FloatFn::Rcp | FloatFn::Sqrt => {
-                let is_full = f == FloatFn::Div && last == Some(Type::F32) && parts.takes("full");
-                if is_full || parts.takes("approx") {
+                let is_full = f == FloatFn::Div && form.last_kind() == Some(Type::F32) && form.takes("full");
+                if is_full || form.takes("approx") {
                     return Ok((Rounding::Nearest, true));
                 }
-                let mode = parts.rounding();
-                needs(self, mode, parts)
+                Ok((self.choice(form, "rn rz rm rp", &MODES)?, false))
             }
             FloatFn::Rsqrt | FloatFn::Sin | FloatFn::Cos | FloatFn::Ex2 | FloatFn::Lg2 | FloatFn::Tanh => {
-                self.part(parts.takes("approx").then_some(()), parts, ".approx")?;
+                self.want(form, "approx")?;
                 Ok((Rounding::Nearest, true))
             }
-            FloatFn::Min | FloatFn::Max | FloatFn::Abs | FloatFn::Neg => {
-                let _ = is_half;
-                Ok((Rounding::Nearest, false))
-            }
+            FloatFn::Min | FloatFn::Max | FloatFn::Abs | FloatFn::Neg => Ok((Rounding::Nearest, false)),
         }
     }
 
-    pub(super) fn copysign(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        let kind = self.kind_of(parts, &[Type::F32, Type::F64])?;
-        self.expect(operands, 3)?;
-        let d = self.destination(&operands[0], kind)?;
-        let (a, b) = (self.source(&operands[1], kind)?, self.source(&operands[2], kind)?);
+    pub(super) fn copysign(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        let kind = self.kind_of(form, "f32 f64")?;
+        self.expect(form, 3)?;
+        let d = self.destination(&form.operands[0], kind)?;
+        let (a, b) = (self.source(&form.operands[1], kind)?, self.source(&form.operands[2], kind)?);
         self.emit(Op::Copysign { long: kind == Type::F64 }, [d, a, b, 0], 0);
         Ok(())
     }
 
-    pub(super) fn testp(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        let test = parts.one_of(&[
-            ("finite", Test::Finite),
-            ("infinite", Test::Infinite),
-            ("number", Test::Number),
-            ("notanumber", Test::NotANumber),
-            ("normal", Test::Normal),
-            ("subnormal", Test::Subnormal),
-        ]);
-        let test = self.part(test, parts, "a test")?;
-        let kind = self.kind_of(parts, &[Type::F32, Type::F64])?;
-        self.expect(operands, 2)?;
-        let (d, a) = (self.destination(&operands[0], Type::Pred)?, self.source(&operands[1], kind)?);
+    pub(super) fn testp(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        let test = self.choice(
+            form,
+            "finite infinite number notanumber normal subnormal",
+            &[Test::Finite, Test::Infinite, Test::Number, Test::NotANumber, Test::Normal, Test::Subnormal],
+        )?;
+        let kind = self.kind_of(form, "f32 f64")?;
+        self.expect(form, 2)?;
+        let (d, a) =
+            (self.destination(&form.operands[0], Type::Pred)?, self.source(&form.operands[1], kind)?);
         self.emit(Op::Testp { long: kind == Type::F64, test }, [d, a, 0, 0], 0);
         Ok(())
     }
 
-    pub(super) fn compare(
-        &mut self,
-        opcode: &str,
-        parts: &mut Modifiers<'a>,
-        operands: &[Operand<'a>],
-    ) -> Lowered<()> {
-        let word = parts.next().unwrap_or_default();
-        let combine = parts.one_of(&[("and", IntOp::And), ("or", IntOp::Or), ("xor", IntOp::Xor)]);
-        let ftz = parts.takes("ftz");
-        let result = match opcode {
-            "set" => Some(self.kind_of(
-                parts,
-                &[Type::U32, Type::S32, Type::F32, Type::F16, Type::Bf16, Type::F16x2, Type::Bf16x2],
-            )?),
+    pub(super) fn compare(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        let word = form.next().unwrap_or_default();
+        let combine = form.one_of("and or xor", &[IntOp::And, IntOp::Or, IntOp::Xor]);
+        let ftz = form.takes("ftz");
+        let result = match form.opcode {
+            "set" => Some(self.kind_of(form, "u32 s32 f32 f16 bf16")?),
             _ => None,
         };
-        let kind = self.part(parts.kind(), parts, "a type")?;
+        let kind = self.kind_of(form, "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 f16 f16x2 bf16 bf16x2")?;
         let is_unordered = word.len() == 3 || word == "num" || word == "nan";
         let cmp = comparison(word, kind).filter(|_| !is_unordered || kind.is_float());
         let is_packed = matches!(kind, Type::F16x2 | Type::Bf16x2);
@@ -173,19 +137,19 @@ impl<'a> Lowering<'a, '_> {
         if is_packed && result.is_some() {
             return Err(self.unsupported("a comparison of single values", format!("{kind:?}")));
         }
-        self.expect(operands, if combine.is_some() { 4 } else { 3 })?;
-        let (a, b) = (self.source(&operands[1], kind)?, self.source(&operands[2], kind)?);
+        self.expect(form, if combine.is_some() { 4 } else { 3 })?;
+        let (a, b) = (self.source(&form.operands[1], kind)?, self.source(&form.operands[2], kind)?);
         let c = match combine {
-            Some(op) => Some((op, self.source(&operands[3], Type::Pred)?)),
+            Some(op) => Some((op, self.source(&form.operands[3], Type::Pred)?)),
             None => None,
         };
         if is_packed {
-            let Operand::Pair(p, q) = operands[0] else {
+            let Operand::Pair(p, q) = form.operands[0] else {
                 return Err(self.corrupt("two predicates", "one operand"));
             };
             return self.compare_packed(Op::Cmp(cmp, half_of(kind), ftz), [a, b], c, [p, q]);
         }
-        let (p, q) = match (&operands[0], result) {
+        let (p, q) = match (&form.operands[0], result) {
             (Operand::Pair(p, q), None) => (self.destination(&Operand::Name(p), Type::Pred)?, Some(*q)),
             (target, None) => (self.destination(target, Type::Pred)?, None),
             (_, Some(_)) => (self.temporary(Bank::Short)?, None),
@@ -201,7 +165,7 @@ impl<'a> Lowering<'a, '_> {
         }
         if let Some(result) = result {
             // All ones, or 1.0 of a float.
-            let d = self.destination(&operands[0], result)?;
+            let d = self.destination(&form.operands[0], result)?;
             let ones: u64 = match result {
                 Type::F32 => 0x3f80_0000,
                 Type::F16 => 0x3c00,
@@ -265,35 +229,17 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    pub(super) fn select(
-        &mut self,
-        opcode: &str,
-        parts: &mut Modifiers<'a>,
-        operands: &[Operand<'a>],
-    ) -> Lowered<()> {
-        let ftz = opcode == "slct" && parts.takes("ftz");
-        let all = [
-            Type::B16,
-            Type::B32,
-            Type::B64,
-            Type::U16,
-            Type::U32,
-            Type::U64,
-            Type::S16,
-            Type::S32,
-            Type::S64,
-            Type::F32,
-            Type::F64,
-        ];
-        let kind = self.kind_of(parts, &all)?;
-        let by = match opcode {
+    pub(super) fn select(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        let ftz = form.opcode == "slct" && form.takes("ftz");
+        let kind = self.kind_of(form, "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64")?;
+        let by = match form.opcode {
             "selp" => Type::Pred,
-            _ => self.kind_of(parts, if ftz { &[Type::F32] } else { &[Type::S32, Type::F32] })?,
+            _ => self.kind_of(form, if ftz { "f32" } else { "s32 f32" })?,
         };
-        self.expect(operands, 4)?;
-        let d = self.destination(&operands[0], kind)?;
-        let (a, b) = (self.source(&operands[1], kind)?, self.source(&operands[2], kind)?);
-        let mut c = self.source(&operands[3], by)?;
+        self.expect(form, 4)?;
+        let d = self.destination(&form.operands[0], kind)?;
+        let (a, b) = (self.source(&form.operands[1], kind)?, self.source(&form.operands[2], kind)?);
+        let mut c = self.source(&form.operands[3], by)?;
         if by != Type::Pred {
             let (test, zero) = (self.temporary(Bank::Short)?, self.constant(Bank::Short, 0)?);
             self.emit(Op::Cmp(Cmp::Ge, by, ftz), [test, c, zero, 0], 0);
@@ -305,15 +251,13 @@ impl<'a> Lowering<'a, '_> {
 }
 
 /// The types of a function.
-fn kinds(f: FloatFn, is_approximate: bool) -> Vec<Type> {
-    let with = |halves: &[Type]| [&[Type::F32, Type::F64], halves].concat();
+fn kinds(f: FloatFn, is_approximate: bool) -> &'static str {
     match f {
-        FloatFn::Add | FloatFn::Sub | FloatFn::Mul | FloatFn::Fma => with(&HALVES),
-        FloatFn::Min | FloatFn::Max | FloatFn::Abs | FloatFn::Neg => with(&HALVES),
-        FloatFn::Div | FloatFn::Sqrt if is_approximate => vec![Type::F32],
-        FloatFn::Div | FloatFn::Rcp | FloatFn::Sqrt | FloatFn::Rsqrt => with(&[]),
-        FloatFn::Sin | FloatFn::Cos | FloatFn::Lg2 => vec![Type::F32],
-        FloatFn::Ex2 | FloatFn::Tanh => [&[Type::F32], &HALVES[..]].concat(),
+        FloatFn::Div | FloatFn::Sqrt if is_approximate => "f32",
+        FloatFn::Div | FloatFn::Rcp | FloatFn::Sqrt | FloatFn::Rsqrt => "f32 f64",
+        FloatFn::Sin | FloatFn::Cos | FloatFn::Lg2 => "f32",
+        FloatFn::Ex2 | FloatFn::Tanh => "f32 f16 f16x2 bf16 bf16x2",
+        _ => "f32 f64 f16 f16x2 bf16 bf16x2",
     }
 }
 

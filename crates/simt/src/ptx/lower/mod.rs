@@ -3,9 +3,9 @@
 mod control;
 mod convert;
 mod float;
+mod form;
 mod integer;
 mod memory;
-mod modifiers;
 mod operands;
 mod warp;
 
@@ -20,7 +20,7 @@ use super::lexer::error_at;
 use super::op::{Inst, Op, Reg};
 use super::types::{Bank, Type};
 use crate::module::{Function, Parameter};
-use modifiers::Modifiers;
+use form::Form;
 
 type Lowered<T> = Result<T, FormatError>;
 
@@ -350,10 +350,10 @@ impl<'a, 'b> Lowering<'a, 'b> {
             Some((name, is_negated)) => (self.predicate(name)?, is_negated),
             None => (0, false),
         };
-        let mut parts = Modifiers::new(text.opcode);
+        let mut form = Form::new(text.opcode, &text.operands);
         let before = self.program.code.len();
-        self.by_opcode(&mut parts, text)?;
-        if let Some(left) = parts.left() {
+        self.by_opcode(&mut form)?;
+        if let Some(left) = form.left() {
             return Err(self.unsupported("known modifiers", format!("'.{left}' of '{}'", text.opcode)));
         }
         // An instruction without effect is executed, too.

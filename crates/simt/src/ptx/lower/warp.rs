@@ -6,90 +6,84 @@
 use super::super::ast::Operand;
 use super::super::op::{BarrierKind, Matrix, Op, Reduce, Reg, Shuffle, Vote};
 use super::super::types::{Bank, Type};
-use super::modifiers::Modifiers;
+use super::form::Form;
 use super::{Lowered, Lowering};
 
 impl<'a> Lowering<'a, '_> {
     /// The mask of the lanes that take part.
-    fn members(&mut self, operands: &[Operand<'a>]) -> Lowered<Reg> {
-        match operands.last() {
+    fn members(&mut self, form: &Form<'a, '_>) -> Lowered<Reg> {
+        match form.operands.last() {
             Some(operand) => self.source(operand, Type::B32),
             None => Err(self.corrupt("a mask of lanes", "nothing")),
         }
     }
 
-    fn sync(&mut self, parts: &mut Modifiers<'a>) -> Lowered<()> {
-        self.part(parts.takes("sync").then_some(()), parts, ".sync")
+    fn sync(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        self.want(form, "sync")
     }
 
-    pub(super) fn shuffle(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        self.sync(parts)?;
-        let mode = parts.one_of(&[
-            ("up", Shuffle::Up),
-            ("down", Shuffle::Down),
-            ("bfly", Shuffle::Bfly),
-            ("idx", Shuffle::Idx),
-        ]);
-        let mode = self.part(mode, parts, "a mode")?;
-        self.kind_of(parts, &[Type::B32])?;
-        self.expect(operands, 5)?;
-        let (d, p) = match operands[0] {
+    pub(super) fn shuffle(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        self.sync(form)?;
+        let mode = self.choice(
+            form,
+            "up down bfly idx",
+            &[Shuffle::Up, Shuffle::Down, Shuffle::Bfly, Shuffle::Idx],
+        )?;
+        self.kind_of(form, "b32")?;
+        self.expect(form, 5)?;
+        let (d, p) = match form.operands[0] {
             Operand::Pair(d, p) => (
                 self.destination(&Operand::Name(d), Type::B32)?,
                 self.destination(&Operand::Name(p), Type::Pred)?,
             ),
             ref target => (self.destination(target, Type::B32)?, self.temporary(Bank::Short)?),
         };
-        let a = self.source(&operands[1], Type::B32)?;
-        let (b, c) = (self.source(&operands[2], Type::B32)?, self.source(&operands[3], Type::B32)?);
-        let members = self.members(operands)?;
+        let a = self.source(&form.operands[1], Type::B32)?;
+        let (b, c) = (self.source(&form.operands[2], Type::B32)?, self.source(&form.operands[3], Type::B32)?);
+        let members = self.members(form)?;
         let list = self.list(&[members, p]);
         self.emit(Op::Shuffle(mode), [d, a, b, c], list);
         Ok(())
     }
 
-    pub(super) fn vote(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        self.sync(parts)?;
-        let mode = parts.one_of(&[
-            ("all", Vote::All),
-            ("any", Vote::Any),
-            ("uni", Vote::Uni),
-            ("ballot", Vote::Ballot),
-        ]);
-        let mode = self.part(mode, parts, "a mode")?;
-        let kind = self.kind_of(parts, if mode == Vote::Ballot { &[Type::B32] } else { &[Type::Pred] })?;
-        self.expect(operands, 3)?;
-        let (d, a) = (self.destination(&operands[0], kind)?, self.source(&operands[1], Type::Pred)?);
-        let members = self.members(operands)?;
+    pub(super) fn vote(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        self.sync(form)?;
+        let mode =
+            self.choice(form, "all any uni ballot", &[Vote::All, Vote::Any, Vote::Uni, Vote::Ballot])?;
+        let kind = self.kind_of(form, if mode == Vote::Ballot { "b32" } else { "pred" })?;
+        self.expect(form, 3)?;
+        let (d, a) =
+            (self.destination(&form.operands[0], kind)?, self.source(&form.operands[1], Type::Pred)?);
+        let members = self.members(form)?;
         let list = self.list(&[members]);
         self.emit(Op::Vote(mode), [d, a, 0, 0], list);
         Ok(())
     }
 
-    pub(super) fn match_sync(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        let any = self.part(parts.one_of(&[("any", true), ("all", false)]), parts, ".any or .all")?;
-        self.sync(parts)?;
-        let kind = self.kind_of(parts, &[Type::B32, Type::B64])?;
-        self.expect(operands, 3)?;
-        let (d, p) = match operands[0] {
+    pub(super) fn match_sync(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        let any = self.choice(form, "any all", &[true, false])?;
+        self.sync(form)?;
+        let kind = self.kind_of(form, "b32 b64")?;
+        self.expect(form, 3)?;
+        let (d, p) = match form.operands[0] {
             Operand::Pair(d, p) if !any => (
                 self.destination(&Operand::Name(d), Type::B32)?,
                 self.destination(&Operand::Name(p), Type::Pred)?,
             ),
             ref target => (self.destination(target, Type::B32)?, self.temporary(Bank::Short)?),
         };
-        let a = self.source(&operands[1], kind)?;
-        let members = self.members(operands)?;
+        let a = self.source(&form.operands[1], kind)?;
+        let members = self.members(form)?;
         let (long, list) = (kind == Type::B64, self.list(&[members]));
         self.emit(if any { Op::MatchAny { long } } else { Op::MatchAll { long } }, [d, a, p, 0], list);
         Ok(())
     }
 
-    pub(super) fn redux(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        self.sync(parts)?;
-        let word = parts.next().unwrap_or_default();
+    pub(super) fn redux(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        self.sync(form)?;
+        let word = form.next().unwrap_or_default();
         let is_bits = matches!(word, "and" | "or" | "xor");
-        let kind = self.kind_of(parts, if is_bits { &[Type::B32] } else { &[Type::U32, Type::S32] })?;
+        let kind = self.kind_of(form, if is_bits { "b32" } else { "u32 s32" })?;
         let reduce = match (word, kind) {
             ("add", _) => Reduce::Add,
             ("min", Type::S32) => Reduce::MinS,
@@ -101,55 +95,52 @@ impl<'a> Lowering<'a, '_> {
             ("xor", _) => Reduce::Xor,
             _ => return Err(self.unsupported("a known reduction", format!("'.{word}'"))),
         };
-        self.expect(operands, 3)?;
-        let (d, a) = (self.destination(&operands[0], kind)?, self.source(&operands[1], kind)?);
-        let members = self.members(operands)?;
+        self.expect(form, 3)?;
+        let (d, a) = (self.destination(&form.operands[0], kind)?, self.source(&form.operands[1], kind)?);
+        let members = self.members(form)?;
         let list = self.list(&[members]);
         self.emit(Op::Redux(reduce), [d, a, 0, 0], list);
         Ok(())
     }
 
-    pub(super) fn active_mask(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        self.kind_of(parts, &[Type::B32])?;
-        self.expect(operands, 1)?;
-        let d = self.destination(&operands[0], Type::B32)?;
+    pub(super) fn active_mask(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        self.kind_of(form, "b32")?;
+        self.expect(form, 1)?;
+        let d = self.destination(&form.operands[0], Type::B32)?;
         self.emit(Op::ActiveMask, [d, 0, 0, 0], 0);
         Ok(())
     }
 
-    pub(super) fn barrier(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        if parts.takes("warp") {
-            self.sync(parts)?;
-            self.expect(operands, 1)?;
-            let members = self.members(operands)?;
+    pub(super) fn barrier(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        if form.takes("warp") {
+            self.sync(form)?;
+            self.expect(form, 1)?;
+            let members = self.members(form)?;
             let list = self.list(&[members]);
             self.emit(Op::SyncWarp, [0; 4], list);
             return Ok(());
         }
-        parts.takes("cta");
-        let mode = parts.one_of(&[("sync", 0), ("arrive", 1), ("red", 2)]);
-        let mode = self.part(mode, parts, ".sync, .arrive or .red")?;
+        form.takes("cta");
+        let mode = self.choice(form, "sync arrive red", &[0, 1, 2])?;
         let (kind, result) = match mode {
             0 => (BarrierKind::Sync, None),
             1 => (BarrierKind::Arrive, None),
             _ => {
-                let all = [("and", BarrierKind::And), ("or", BarrierKind::Or), ("popc", BarrierKind::Popc)];
-                (self.part(parts.one_of(&all), parts, "a reduction")?, Some(()))
+                let all = [BarrierKind::And, BarrierKind::Or, BarrierKind::Popc];
+                (self.choice(form, "and or popc", &all)?, Some(()))
             }
         };
-        parts.takes("aligned");
-        let (mut d, mut c, mut rest) = (0, 0, operands);
+        form.takes("aligned");
+        let (mut d, mut c, mut rest) = (0, 0, form.operands);
         if result.is_some() {
-            let kind =
-                self.kind_of(parts, if kind == BarrierKind::Popc { &[Type::U32] } else { &[Type::Pred] })?;
-            let [target, middle @ .., predicate] = operands else {
+            let kind = self.kind_of(form, if kind == BarrierKind::Popc { "u32" } else { "pred" })?;
+            let [target, middle @ .., predicate] = form.operands else {
                 return Err(self.corrupt("a result, a barrier and a predicate", "fewer operands"));
             };
             (d, c, rest) = (self.destination(target, kind)?, self.source(predicate, Type::Pred)?, middle);
         }
-        self.expect_within(rest, 1, 2)?;
-        if kind == BarrierKind::Arrive {
-            self.expect(rest, 2)?;
+        if rest.is_empty() || rest.len() > 2 || (kind == BarrierKind::Arrive && rest.len() < 2) {
+            return Err(self.corrupt("a barrier and a number of threads", "another number of operands"));
         }
         let id = self.source(&rest[0], Type::U32)?;
         let threads = match rest.get(1) {
@@ -160,24 +151,20 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    pub(super) fn mma(&mut self, parts: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        self.sync(parts)?;
-        self.part(parts.takes("aligned").then_some(()), parts, ".aligned")?;
-        let shape = parts.one_of(&[
-            ("m16n8k4", (16, 8, 4)),
-            ("m16n8k8", (16, 8, 8)),
-            ("m16n8k16", (16, 8, 16)),
-            ("m16n8k32", (16, 8, 32)),
-            ("m8n8k4", (8, 8, 4)),
-            ("m8n8k16", (8, 8, 16)),
-        ]);
-        let (m, n, k) = self.part(shape, parts, "a shape")?;
-        self.part(parts.takes("row").then_some(()), parts, ".row")?;
-        self.part(parts.takes("col").then_some(()), parts, ".col")?;
-        let sat = parts.takes("satfinite");
+    pub(super) fn mma(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        self.sync(form)?;
+        self.want(form, "aligned")?;
+        let (m, n, k) = self.choice(
+            form,
+            "m16n8k4 m16n8k8 m16n8k16 m16n8k32 m8n8k4 m8n8k16",
+            &[(16, 8, 4), (16, 8, 8), (16, 8, 16), (16, 8, 32), (8, 8, 4), (8, 8, 16)],
+        )?;
+        self.want(form, "row")?;
+        self.want(form, "col")?;
+        let sat = form.takes("satfinite");
         let mut kinds = [Type::F32; 4];
         for kind in &mut kinds {
-            *kind = self.part(parts.kind(), parts, "a type")?;
+            *kind = self.kind_of(form, "f16 bf16 tf32 f32 f64 s8 u8 s32")?;
         }
         let [d, a, b, c] = kinds;
         let is_known = match (a, m, k) {
@@ -196,10 +183,10 @@ impl<'a> Lowering<'a, '_> {
             return Err(self.unsupported("a known shape and types", format!("m{m}n{n}k{k} of {a:?}")));
         }
         let matrix = Matrix { m, n, k, a, b, c, d, sat };
-        self.expect(operands, 4)?;
+        self.expect(form, 4)?;
         let mut list = Vec::new();
         for (index, (kind, count)) in matrix.registers().into_iter().enumerate() {
-            let all = match &operands[index] {
+            let all = match &form.operands[index] {
                 Operand::Vector(all) if all.len() == count => all.clone(),
                 single @ Operand::Name(_) if count == 1 => vec![single.clone()],
                 _ => return Err(self.corrupt(format!("{count} registers"), "another operand")),
@@ -216,35 +203,32 @@ impl<'a> Lowering<'a, '_> {
         Ok(())
     }
 
-    pub(super) fn move_matrix(
-        &mut self,
-        opcode: &str,
-        parts: &mut Modifiers<'a>,
-        operands: &[Operand<'a>],
-    ) -> Lowered<()> {
-        self.sync(parts)?;
-        self.part(parts.takes("aligned").then_some(()), parts, ".aligned")?;
-        self.part(parts.takes("m8n8").then_some(()), parts, ".m8n8")?;
-        self.expect(operands, 2)?;
-        if opcode == "movmatrix" {
-            self.part(parts.takes("trans").then_some(()), parts, ".trans")?;
-            self.kind_of(parts, &[Type::B16])?;
-            let (d, a) = (self.destination(&operands[0], Type::B32)?, self.source(&operands[1], Type::B32)?);
+    pub(super) fn move_matrix(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        self.sync(form)?;
+        self.want(form, "aligned")?;
+        self.want(form, "m8n8")?;
+        self.expect(form, 2)?;
+        if form.opcode == "movmatrix" {
+            self.want(form, "trans")?;
+            self.kind_of(form, "b16")?;
+            let (d, a) =
+                (self.destination(&form.operands[0], Type::B32)?, self.source(&form.operands[1], Type::B32)?);
             self.emit(Op::MoveMatrix, [d, a, 0, 0], 0);
             return Ok(());
         }
-        let count =
-            self.part(parts.one_of(&[("x1", 1_u8), ("x2", 2), ("x4", 4)]), parts, ".x1, .x2 or .x4")?;
-        let transposed = parts.takes("trans");
-        self.part(parts.one_of(&[("shared", ()), ("shared::cta", ())]), parts, ".shared")?;
-        self.kind_of(parts, &[Type::B16])?;
-        let is_load = opcode == "ldmatrix";
-        let (registers, address) =
-            if is_load { (&operands[0], &operands[1]) } else { (&operands[1], &operands[0]) };
-        let Operand::Vector(registers) = registers else {
+        let count = self.choice(form, "x1 x2 x4", &[1_u8, 2, 4])?;
+        let transposed = form.takes("trans");
+        self.want(form, "shared shared::cta")?;
+        self.kind_of(form, "b16")?;
+        let is_load = form.opcode == "ldmatrix";
+        let (registers, address) = if is_load {
+            (&form.operands[0], &form.operands[1])
+        } else {
+            (&form.operands[1], &form.operands[0])
+        };
+        let Some(registers) = vector(registers).filter(|it| it.len() == usize::from(count)) else {
             return Err(self.corrupt(format!("{count} registers in braces"), "another operand"));
         };
-        self.expect(registers, count.into())?;
         let (base, offset, short, _) = self.address(address)?;
         let mut list = vec![offset as u32, u32::from(short)];
         for operand in registers {
@@ -261,6 +245,13 @@ impl<'a> Lowering<'a, '_> {
         };
         self.emit(op, [0, base, 0, 0], list);
         Ok(())
+    }
+}
+
+fn vector<'a, 'o>(operand: &'o Operand<'a>) -> Option<&'o [Operand<'a>]> {
+    match operand {
+        Operand::Vector(all) => Some(all),
+        _ => None,
     }
 }
 
