@@ -52,6 +52,14 @@ pub(crate) fn report(invocation: &Invocation, prints: bool) -> Result<bool> {
     Ok(found.are_errors())
 }
 
+/// Prints what was found in this process, which performs a part of the work of another.
+pub(crate) fn print() {
+    let found = take_findings();
+    if found != Findings::default() {
+        output::note(&text(&found));
+    }
+}
+
 fn row(found: &DispatchFinding) -> Row<'_> {
     let it = &found.finding;
     Row {

@@ -157,10 +157,15 @@ fn perform(worker: &Worker) -> Result<u8> {
     CrashReports::install();
     rehal_crash::name_options(flags::CRASH_OPTIONS);
     interrupts::fail_large_writes();
-    let Some(limit) = supervised(worker) else {
-        return announced(worker, || perform_work(worker).map(|()| 0), advice::print);
+    let work = || {
+        let outcome = perform_work(worker);
+        findings::print();
+        outcome
     };
-    let status = match supervise(HeldSignals::hold(), || perform_work(worker), limit, advice::print)? {
+    let Some(limit) = supervised(worker) else {
+        return announced(worker, || work().map(|()| 0), advice::print);
+    };
+    let status = match supervise(HeldSignals::hold(), work, limit, advice::print)? {
         CopyEnd::Done(()) => 0,
         CopyEnd::Exited(status) => status,
         CopyEnd::Signaled(signal) => end_by(signal),

@@ -180,7 +180,8 @@ pub fn create_emulated(options: &OptionSet, group: &[Device]) -> Result<Device> 
         is_emulated: true,
         ..device.info
     };
-    device.code = CodeKind::Emulated(Emulation { checks: own.checks, timeout: common.timeout });
+    let (checks, timeout, fails) = (own.checks, common.timeout, common.guards_buffers);
+    device.code = CodeKind::Emulated(Emulation { checks, timeout, fails });
     Ok(Device::new(device))
 }
 
@@ -384,8 +385,9 @@ impl DeviceBackend for LocalDevice {
 
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
         match self.code {
+            // An image by itself does not say how it is dispatched.
             CodeKind::Emulated(_) => {
-                FileKind::from_head(data).filter(|it| self.info.has_files_of(*it)).map(|_| "cuda-nvptx-fb")
+                (FileKind::from_head(data) == Some(FileKind::CudaExecutable)).then_some("cuda-nvptx-fb")
             }
             CodeKind::Cpu | CodeKind::Described => executable::infer_format(data),
         }

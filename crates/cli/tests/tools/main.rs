@@ -15,6 +15,7 @@ mod damage;
 mod diff;
 mod dump;
 mod dump_module;
+mod emulator;
 mod file_writes;
 mod flags;
 mod function_names;

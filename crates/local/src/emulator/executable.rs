@@ -95,6 +95,12 @@ impl EmulatedExecutable {
         let ended = dispatch.run(&mut next, &is_stopped);
         drop(timed);
         let report = dispatch.report();
+        let error = report.findings.iter().find(|it| self.emulation.fails && !it.kind.is_note());
+        if let Some(found) = error {
+            let advice =
+                "a kernel may access only its bindings: correct its indices, and the sizes that it assumes";
+            return Err(Error::out_of_range(found.to_string()).advise(advice).into());
+        }
         let record = rehal_crash::describe_record(rehal_crash::record());
         findings::add(record, report.findings, report.dropped_findings);
         ended.map_err(|fault| self.failure(fault, arguments.workgroup_count))
@@ -152,7 +158,9 @@ fn load_image(data: &[u8], image: &CodeImage) -> Result<Image> {
             "replace it by PTX: --replay_executable_substitution=NAME=k.ptx, or record a program with PTX",
         ));
     }
-    let module = Module::parse_ptx(bytes, &Limits::default())?;
+    let module = Module::parse_ptx(bytes, &Limits::default()).map_err(|error| {
+        Error::from(error).advise("write it in another way: --replay_executable_substitution=NAME=k.ptx")
+    })?;
     Image::load(Arc::new(module))
 }
 

@@ -84,6 +84,9 @@ pub(crate) struct Emulation {
     pub(crate) checks: Checks,
     /// A dispatch that runs for longer fails.
     pub(crate) timeout: Option<Duration>,
+    /// A dispatch in which a check finds an error fails, instead of what it found being kept for
+    /// [`take_findings`].
+    pub(crate) fails: bool,
 }
 
 impl Emulation {
