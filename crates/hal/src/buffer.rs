@@ -470,6 +470,19 @@ impl Mapping {
         self.backend().unmap(&self.mapped, &self.memory)
     }
 
+    /// Unmaps it, and returns its bytes: a copy, unless nothing else has them, as those of a buffer of another
+    /// process.
+    pub(crate) fn into_copy(mut self) -> Result<HostMemory> {
+        let is_own = self.memory.exclusive_bytes().is_some();
+        let copy = match is_own {
+            true => HostMemory::allocate(0)?,
+            false => self.source()?.to_copy(self.memory.whole())?,
+        };
+        self.is_mapped = false;
+        self.backend().unmap(&self.mapped, &self.memory)?;
+        Ok(if is_own { std::mem::replace(&mut self.memory, copy) } else { copy })
+    }
+
     fn backend(&self) -> &dyn BufferBackend {
         self.buffer.backend()
     }

@@ -46,9 +46,7 @@ pub fn to_memory(buffer: &Buffer, offset: u64, length: u64) -> Result<HostMemory
     if device_for_reading(buffer, offset, length).is_some() {
         return staged(buffer, offset, length);
     }
-    let mapping = buffer.map(MemoryAccess::READ, offset, length)?;
-    let copy = mapping.source()?.to_copy(whole(&mapping))?;
-    mapping.unmap().map(|()| copy)
+    buffer.map(MemoryAccess::READ, offset, length)?.into_copy()
 }
 
 /// The same, as bytes.

@@ -45,6 +45,13 @@ impl Format {
         Some(Self { element_type, bytes: (element_type.bits() / 8) as usize, mantissa_bits, exponent_bits })
     }
 
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let all = [16, 32, 64].map(|bits| (Numerical::FLOAT_IEEE, bits)).into_iter();
+        let all = all.chain([(Numerical::FLOAT_BRAIN, 16)]);
+        all.filter_map(|(numerical, bits)| Self::for_type(ElementType::from_parts(numerical, bits)))
+    }
+
     pub(crate) fn highest_exponent(self) -> u64 {
         (1 << self.exponent_bits) - 1
     }

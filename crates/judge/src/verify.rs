@@ -34,7 +34,7 @@ pub use against_ledger::{verify_against, verify_elements};
 pub(crate) use lockstep::{NewMemory, run as run_lockstep};
 pub use lockstep::{verify_captures, verify_lockstep};
 pub use rounding::RoundingError;
-pub(crate) use rounding::{NudgedRun, Rounding};
+pub(crate) use rounding::{LONG_BYTES, NudgedRun, Rounding, pieces};
 pub use watch::{OutOfBoundsWrite, REDZONE_BYTES, watch_memory};
 
 use rehal_base::{ElementType, Range, Remedy};

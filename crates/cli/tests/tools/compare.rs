@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
 
-use crate::common::{Ran, Scratch, capture, command, fail, fixture, print, run, write_kernel};
+use crate::common::{Ran, Scratch, capture, command, fail, fixture, print, record_bound, run, write_kernel};
 use serde_json::Value;
 
 const ADD: &str = "add_dispatch_0_elementwise_4_f32";
@@ -463,6 +463,22 @@ fn inputs_of_an_unknown_type_stay_as_captured() {
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     let shape = &report["candidates"][0]["timings"][0]["shapes"][0];
     assert_eq!(shape["varied_bindings"], serde_json::json!([0, 1, 2]), "{report}");
+}
+
+/// Changed, they might be out of bounds.
+#[test]
+fn integers_among_numbers_stay_as_captured() {
+    let scratch = Scratch::new();
+    let body = |more: &str| format!("binding_2[i] = binding_0[i] * ((const int32_t *)binding_1)[i]{more};");
+    let bindings = ["4xf32=1,2,3,4", "4xi32=1,2,-3,400", "4xf32=7"].map(String::from);
+    let path = record_bound(&scratch, &body(""), bindings);
+    let source = scratch.path("kernel.c");
+    kernel(&source, &body(" + 0"));
+    let function = format!("--function={ADD}");
+    let ran = run(&words(&["--cache=warm", "--format=json", &function, &with(&source), &path]));
+    let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let shape = &report["candidates"][0]["timings"][0]["shapes"][0];
+    assert_eq!(shape["varied_bindings"], serde_json::json!([0, 2]), "{report}");
 }
 
 /// Changed inputs may be out of bounds: that is the comparison's doing.

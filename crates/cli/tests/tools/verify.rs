@@ -3,7 +3,8 @@
 use std::process::Stdio;
 
 use crate::common::{
-    Scratch, capture, command, fail, faulty_chain, fixture, patched, print, ran, run, write_kernel,
+    Scratch, capture, command, fail, faulty_chain, fixture, patched, print, ran, record_bound, run,
+    write_kernel,
 };
 use serde_json::Value;
 
@@ -506,6 +507,31 @@ fn replacements_have_the_flags_of_the_tool() {
     let ran = ran(tool.wait_with_output().unwrap());
     assert!(ran.status == Some(2) && ran.stdout.starts_with("different: "), "{ran:?}");
     assert_eq!(ran.stderr.matches("without effect: --task_topology_group_count").count(), 1, "{ran:?}");
+}
+
+/// Of a long input, pieces are moved at first, on which most of these sums do not depend.
+#[test]
+fn a_difference_that_pieces_do_not_explain_is_measured_with_all_inputs() {
+    const FUNCTION: &str = "add_dispatch_0_elementwise_4_f32";
+    let scratch = Scratch::new();
+    let body = |sum: &str| {
+        let defined = "#define ONE(k) ((uint32_t)(i * 576 + (k)) * 2654435761u)\n\
+             #define HASH(k) ((ONE(k) ^ ONE(k) >> 15) * 2246822519u >> 8 & 0xffff)\n\
+             #define TERM(k) ((HASH(k) / 32768.0f - 1) * binding_1[i * 576 + (k)])\n";
+        format!("\n{defined}float sum = 0; {sum} binding_2[i] = sum + binding_0[i];")
+    };
+    let bindings = ["4096xf32=1.3", "2359296xf32=1.1", "4096xf32=7"].map(String::from);
+    let path = record_bound(&scratch, &body("for (int k = 0; k < 576; ++k) sum += TERM(k);"), bindings);
+    let source = scratch.path("kernel.c");
+    let with = format!("--replay_executable_substitution={FUNCTION}={}", source.display());
+    for (sum, expected) in [
+        ("for (int k = 575; k >= 0; --k) sum += TERM(k);", "the same: 1 dispatch and "),
+        ("for (int k = 574; k >= 0; --k) sum += TERM(k);", "different: 1 differs of 1 dispatch "),
+    ] {
+        write_kernel(&source, &capture("add4.add.local-sync"), FUNCTION, &body(sum));
+        let ran = run(&verify(&[&with], &path));
+        assert!(ran.stdout.starts_with(expected), "{sum}: {ran:?}");
+    }
 }
 
 /// A tool that is ended removes what it has compiled, and its compiler ends with it. One that is killed

@@ -7,6 +7,7 @@ use rehal_replay::{ChangeTracker, Observer, Operation, TrackedBinding};
 
 use crate::{
     Place, Verification, VerifyOptions,
+    float_format::Format,
     verify::{Evidence, Judge, Known, Target, Verdict},
 };
 
@@ -27,8 +28,11 @@ pub(super) struct Bound {
     pub range: Range,
     /// Its bytes before the dispatch; empty unless they are kept.
     pub before: Vec<u8>,
-    pub after: Vec<u8>,
-    pub is_changed: bool,
+    /// Those after it; `None` if it changed nothing.
+    changed: Option<Vec<u8>>,
+    /// The formats as which all bytes before the dispatch are [usual](Format::is_usual): see
+    /// [`Bound::forget`].
+    usual: Vec<Format>,
 }
 
 impl Bound {
@@ -40,9 +44,34 @@ impl Bound {
             buffer_id: it.buffer_id,
             range: it.range,
             before: if keeps_before { it.before(whole) } else { Vec::new() },
-            after: it.after.to_vec(),
-            is_changed: !it.changes.is_empty(),
+            changed: (!it.changes.is_empty()).then(|| it.after.to_vec()),
+            usual: Vec::new(),
         }
+    }
+
+    /// Keeps of the bytes what they look like.
+    pub(super) fn forget(&mut self) {
+        self.usual = Format::all().filter(|it| it.is_all_usual(&self.before)).collect();
+        (self.before, self.changed) = (Vec::new(), None);
+    }
+
+    /// Whether what was forgotten were usual numbers of a format.
+    pub(super) fn was_usual(&self, format: Format) -> bool {
+        self.usual.contains(&format)
+    }
+
+    pub(super) fn is_changed(&self) -> bool {
+        self.changed.is_some()
+    }
+
+    /// Its bytes after the dispatch, before which they were those.
+    pub(super) fn after<'b>(&'b self, before: &'b [u8]) -> &'b [u8] {
+        self.changed.as_deref().unwrap_or(before)
+    }
+
+    /// The same, to change them.
+    pub(super) fn after_mut(&mut self, before: &[u8]) -> &mut [u8] {
+        self.changed.get_or_insert_with(|| before.to_vec())
     }
 
     /// Whether it is what the binding with an ordinal binds.
@@ -63,7 +92,7 @@ impl Dispatched {
         self.place.dispatch.as_ref().map_or([0; 3], |it| it.workgroup_count)
     }
 
-    /// Compares what it left with what another dispatch left, binding by binding.
+    /// Compares what it left with what another dispatch of the slice left, which has the bytes before it.
     pub(super) fn judge(&self, expected: &Self, options: &VerifyOptions) -> Verification {
         let mut judge = Judge::new(options);
         let mut verdict = Verdict::Same;
@@ -76,7 +105,7 @@ impl Dispatched {
                 range: actual.range,
                 recorded_type: None,
             };
-            let (expected, actual) = (&expected.after[..], &actual.after[..]);
+            let (expected, actual) = (expected.after(&expected.before), actual.after(&expected.before));
             let known = vec![Known { offset: 0, expected, actual }];
             let evidence = Evidence { known, ..Evidence::default() };
             verdict = verdict.max(judge.judge(&target, &evidence, actual));

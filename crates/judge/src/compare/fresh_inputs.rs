@@ -23,7 +23,7 @@ use super::bound_buffers::Bound;
 use crate::{
     Tolerance, VerifyOptions,
     float_format::{Format, Nudge},
-    verify::{NudgedRun, Rounding},
+    verify::{LONG_BYTES, NudgedRun, Rounding, pieces},
 };
 
 /// Granularity in which bytes are known as output: that in which repetitions restore them.
@@ -32,13 +32,9 @@ const BLOCK_BYTES: usize = 4 << 10;
 /// Maximum bytes of all bindings. Beyond it, inputs stay as captured, since copies of them are kept.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Longer inputs, such as weights, which another process exchanges for their values and no longer shares with
-/// a file, are fresh in some dispatches, which the code cannot know: this many bytes each on average.
-const LONG_BYTES: u64 = 8 << 20;
-
 impl Format {
     /// Whether bytes are numbers that are usual.
-    fn is_all_usual(self, bytes: &[u8]) -> bool {
+    pub(super) fn is_all_usual(self, bytes: &[u8]) -> bool {
         bytes.len().is_multiple_of(self.bytes)
             && bytes.chunks_exact(self.bytes).all(|it| self.is_usual(self.read(it)))
     }
@@ -90,7 +86,7 @@ pub(super) struct FreshBindings {
 }
 
 impl FreshBindings {
-    /// Selects the bindings whose bytes before the dispatch, which `bound` has, look like the element type.
+    /// Selects the bindings whose bytes before the dispatch, which `bound` had, look like the element type.
     pub(super) fn for_dispatch(
         element_type: Option<ElementType>,
         bindings: &[PlannedBinding],
@@ -99,10 +95,7 @@ impl FreshBindings {
         let format = element_type.and_then(Format::for_type);
         let is_varied = |ordinal| {
             let Some(format) = format else { return false };
-            bound
-                .iter()
-                .find(|it| it.is_bound_by(ordinal))
-                .is_some_and(|Bound { before, .. }| format.is_all_usual(before))
+            bound.iter().find(|it| it.is_bound_by(ordinal)).is_some_and(|it| it.was_usual(format))
         };
         let is_too_much = distinct_bytes(bound.iter().map(|it| (it.buffer_id, it.range))) > MOST_BYTES;
         let varied = (0..).zip(bindings).filter(|(ordinal, _)| !is_too_much && is_varied(*ordinal));
@@ -167,7 +160,7 @@ impl FreshBindings {
         expected.iter().find_map(|(place, expected)| {
             let actual = actual.get(place).filter(|it| it != &expected)?;
             let index = match rounding.get(place) {
-                Some(rounding) => rounding.unexplained(expected, actual)?,
+                Some(rounding) => rounding.unexplained(0, expected, actual)?,
                 None => different(format, expected, actual, tolerance)?,
             };
             let at = place.1 + (index * format.bytes) as u64;
@@ -252,16 +245,22 @@ impl Observer for FreshInputs {
         for it in bindings {
             // Drawn for each binding, so that both sides get the same, whatever is in one that is written.
             let mut random = self.random.fork();
-            if random.u64(..it.length.max(1)) >= LONG_BYTES {
-                continue;
-            }
-            let mut bytes = transfer::to_vec(it.buffer, it.offset, it.length)?;
-            if self.format.is_all_usual(&bytes) {
-                self.format.freshen(&mut bytes, &mut random, self.is_larger, false);
-                match transfer::write(it.buffer, it.offset, &bytes) {
-                    // It stays as captured, on both sides.
-                    Err(error) if error.code() == StatusCode::PermissionDenied => {}
-                    written => written?,
+            // The code cannot know which pieces of long ones, such as weights: what is written is no longer
+            // shared with a file.
+            let parts = match it.length > LONG_BYTES {
+                true => pieces(it.range(), self.format, &mut random),
+                false => vec![it.range()],
+            };
+            for part in parts {
+                let mut random = random.fork();
+                let mut bytes = transfer::to_vec(it.buffer, part.offset, part.length)?;
+                if self.format.is_all_usual(&bytes) {
+                    self.format.freshen(&mut bytes, &mut random, self.is_larger, false);
+                    match transfer::write(it.buffer, part.offset, &bytes) {
+                        // It stays as captured, on both sides.
+                        Err(error) if error.code() == StatusCode::PermissionDenied => {}
+                        written => written?,
+                    }
                 }
             }
         }

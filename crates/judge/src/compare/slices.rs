@@ -102,10 +102,10 @@ impl ShapeSlice {
         self.replay(&subject.devices, &subject.replay)?.run(&mut [&mut watched])?;
         self.bound = watched.dispatched.map(|it| it.bound).unwrap_or_default();
         // What a kernel only overwrites is not an input.
-        let has_inputs = self.bound.iter().any(|it| !it.is_changed);
-        let mut inputs = self.bound.iter().filter(|it| !has_inputs || !it.is_changed);
+        let has_inputs = self.bound.iter().any(|it| !it.is_changed());
+        let mut inputs = self.bound.iter().filter(|it| !has_inputs || !it.is_changed());
         self.has_only_zeros = inputs.all(|it| it.before.iter().all(|byte| *byte == 0));
-        self.bound.iter_mut().for_each(|it| (it.before, it.after) = (Vec::new(), Vec::new()));
+        self.bound.iter_mut().for_each(Bound::forget);
         Ok(())
     }
 

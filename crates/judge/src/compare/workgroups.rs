@@ -92,7 +92,10 @@ fn race(
             return Ok(None);
         };
         for ((one, other), whole) in one.bound.iter_mut().zip(&other.bound).zip(&whole.bound) {
-            join(&mut one.after, &other.after, &whole.before, &whole.after);
+            if other.is_changed() {
+                let before = &whole.before;
+                join(one.after_mut(before), other.after(before), before, whole.after(before));
+            }
         }
         found = one.judge(&whole, exact);
     }

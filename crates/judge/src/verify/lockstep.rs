@@ -156,8 +156,9 @@ enum State {
 
 /// The answer.
 enum Reply {
-    /// A question for what rounding explains in a binding of the dispatch.
-    Measure { binding: u32, element_type: ElementType },
+    /// A question for what rounding explains in a binding of the dispatch; `moves_all` after an answer for
+    /// pieces of long inputs that is not [enough](Rounding::is_enough).
+    Measure { binding: u32, element_type: ElementType, moves_all: bool },
     /// To go on, or not. The tracker is not used any longer.
     Done { is_stopped: bool },
 }
@@ -209,8 +210,9 @@ impl Leader<'_> {
                     self.is_stopped = is_stopped;
                     return Ok(());
                 }
-                (Reply::Measure { binding, element_type }, Some(operation)) => {
-                    let measured = rounding::measure(operation, &self.changes, binding, element_type)?;
+                (Reply::Measure { binding, element_type, moves_all }, Some(operation)) => {
+                    let measured =
+                        rounding::measure(operation, &self.changes, binding, element_type, moves_all)?;
                     state = State::Measured(measured);
                 }
                 (Reply::Measure { .. }, None) => state = State::Measured(None),
@@ -331,16 +333,22 @@ impl Follower<'_> {
     }
 
     /// The part of the difference of a binding that rounding explains, measured by the expected side.
-    fn rounding(&self, target: &Target<'_>, binding: u32) -> Result<Option<Rounding>> {
+    fn rounding(&self, target: &Target<'_>, binding: u32, known: &[Known<'_>]) -> Result<Option<Rounding>> {
         // With the other contents of new memory, both sides run the same kernels.
         let is_measured = self.new_memory != NewMemory::Poisoned;
         let Some(element_type) = self.judge.measured_type(target).filter(|_| is_measured) else {
             return Ok(None);
         };
-        self.replies.send(Reply::Measure { binding, element_type }).map_err(|_| left())?;
-        match self.states.recv().map_err(|_| left())? {
-            State::Measured(rounding) => Ok(rounding),
-            _ => Err(Self::out_of_step(target.place.record)),
+        let measure = |moves_all| {
+            self.replies.send(Reply::Measure { binding, element_type, moves_all }).map_err(|_| left())?;
+            match self.states.recv().map_err(|_| left())? {
+                State::Measured(rounding) => Ok(rounding),
+                _ => Err(Self::out_of_step(target.place.record)),
+            }
+        };
+        match measure(false)? {
+            Some(rounding) if !rounding.is_enough(known) => measure(true),
+            measured => Ok(measured),
         }
     }
 
@@ -414,10 +422,10 @@ impl Follower<'_> {
             expected: bytes,
             actual: part(actual.after, *range),
         });
-        let known = known.collect();
+        let known: Vec<_> = known.collect();
         let rounding = match differing.is_empty() {
             true => None,
-            false => self.rounding(&target, expected.binding)?,
+            false => self.rounding(&target, expected.binding, &known)?,
         };
         let evidence = Evidence {
             known,

@@ -11,7 +11,8 @@
 //!   and what remains is what the kernel itself rounds, which it rounds again in each run.
 //!
 //! Of long inputs that the dispatch does not change, such as weights, pieces are moved if there are short
-//! ones too: a product of both depends on each alike. What is moved then counts twice.
+//! ones too: a product of both depends on each alike. What is moved then counts twice. All of them are moved
+//! before a difference is called an error that pieces do not explain.
 //!
 //! An element is right up to rounding if it differs by no more than a small multiple of the scale. An element
 //! that no run changes is not computed here, and one of a binding in which nothing moves is copied, selected
@@ -20,14 +21,17 @@
 //! that of their neighbors. Where a result has a kink, the mean of both runs says nothing: it counts up to a
 //! multiple of that of the neighbors.
 
+use std::borrow::Cow;
+
 use rehal_base::{ElementType, Error, Range, Result, StatusCode, number_or_nan};
 use rehal_hal::{Buffer, transfer};
-use rehal_replay::{ChangeTracker, Operation, TrackedBinding};
+use rehal_replay::{ChangeTracker, Operation, TrackedBinding, without};
 use rehal_values::Floats;
 use serde::{Deserialize, Serialize};
 
+use super::judge::Known;
 use crate::{
-    bytes::part,
+    bytes::{part, read},
     float_format::{Format, Nudge},
 };
 
@@ -38,9 +42,9 @@ const KINK: f64 = 16.0;
 /// Maximum number of bytes of all bindings: they are copied.
 const MOST_BYTES: u64 = 1 << 30;
 /// Inputs are long from here on: of those of a file, what is written is memory of this process from then on.
-const LONG_BYTES: u64 = 16 << 20;
+pub(crate) const LONG_BYTES: u64 = 8 << 20;
 /// The length of the pieces that are moved of them, and how many there are.
-const PIECE_BYTES: u64 = 64 << 10;
+const PIECE_BYTES: u64 = 16 << 10;
 const PIECE_COUNT: u64 = 128;
 
 /// How the largest difference of results compares with what rounding explains.
@@ -210,14 +214,22 @@ impl Rounding {
         }
     }
 
-    /// The first element whose difference rounding does not explain.
-    pub(crate) fn unexplained(&self, expected: &[u8], actual: &[u8]) -> Option<usize> {
+    /// Whether moving all of long inputs, too, would explain no more of this difference: pieces of them do, or
+    /// all were moved.
+    pub(super) fn is_enough(&self, known: &[Known<'_>]) -> bool {
+        let is_explained = |it: &Known<'_>| self.unexplained(it.offset, it.expected, it.actual).is_none();
+        !self.moves_pieces || known.iter().all(is_explained)
+    }
+
+    /// The first element from `offset` on whose difference rounding does not explain.
+    pub(crate) fn unexplained(&self, offset: u64, expected: &[u8], actual: &[u8]) -> Option<usize> {
+        let size = self.format.bytes;
+        let first = offset as usize / size;
         let is_explained = |index: usize| {
             let (expected, actual) = (self.floats.at(expected, index)?, self.floats.at(actual, index)?);
-            let found = self.error(index as u64, expected, actual);
+            let found = self.error((first + index) as u64, expected, actual);
             Some(found.multiple.is_some_and(|it| it <= found.limit))
         };
-        let size = self.format.bytes;
         let pairs = expected.chunks_exact(size).zip(actual.chunks_exact(size));
         let mut differing = pairs.enumerate().filter(|(_, (one, other))| one != other);
         differing.find(|(index, _)| is_explained(*index) != Some(true)).map(|(index, _)| index)
@@ -252,43 +264,96 @@ struct Bound<'o> {
     buffer_id: u64,
     buffer: &'o Buffer,
     range: Range,
-    before: Vec<u8>,
-    after: Vec<u8>,
-    /// The bytes before it, with inputs that are moved.
-    moved: Vec<u8>,
-    /// The parts that are inputs of the type, and are moved.
+    /// The copy that the tracker has, if it has all of them.
+    after: Cow<'o, [u8]>,
+    /// `None` if the dispatch changed nothing.
+    before: Option<Vec<u8>>,
+    /// The parts that are inputs of the type, in order: they are moved in each run.
     inputs: Vec<Range>,
-    /// The parts that are written before each run.
-    written: Vec<Range>,
+    /// The other parts that are written before each run.
+    others: Vec<Range>,
+}
+
+impl Bound<'_> {
+    fn before(&self) -> &[u8] {
+        self.before.as_deref().unwrap_or(&self.after)
+    }
+
+    /// Where a range of the buffer is in the bytes.
+    fn place(&self, range: Range) -> Range {
+        Range { offset: range.offset - self.range.offset, ..range }
+    }
+
+    /// Writes a range of what is bound. What cannot be written is as it was.
+    fn put(&self, range: Range, bytes: &[u8]) -> Result<()> {
+        match transfer::write(self.buffer, range.offset, bytes) {
+            Err(error) if error.code() == StatusCode::PermissionDenied => Ok(()),
+            written => written,
+        }
+    }
+
+    /// Writes the bytes before the dispatch, with inputs that are moved.
+    fn nudge(&self, format: Format, nudge: Nudge, random: &mut fastrand::Rng) -> Result<()> {
+        for piece in self.others.iter().flat_map(pieces_at_once) {
+            self.put(piece, part(self.before(), self.place(piece)))?;
+        }
+        for piece in self.inputs.iter().flat_map(pieces_at_once) {
+            let mut moved = part(self.before(), self.place(piece)).to_vec();
+            format.nudge(&mut moved, nudge, random);
+            self.put(piece, &moved)?;
+        }
+        Ok(())
+    }
+
+    /// Restores the bytes after it: also those that a dispatch writes and does not change.
+    fn restore(&self) -> Result<()> {
+        for piece in self.inputs.iter().chain(&self.others).flat_map(pieces_at_once) {
+            self.put(piece, part(&self.after, self.place(piece)))?;
+        }
+        let mut now = Vec::new();
+        pieces_at_once(&self.range).try_for_each(|piece| {
+            read(self.buffer, piece.offset, piece.length, &mut now)?;
+            let after = part(&self.after, self.place(piece));
+            if now == after { Ok(()) } else { self.put(piece, after) }
+        })
+    }
+}
+
+/// The parts of a range that are copied at once. Buffers of other processes allocate them each time: more are
+/// new memory for each.
+fn pieces_at_once(range: &Range) -> impl Iterator<Item = Range> + use<> {
+    /// A multiple of the size of every element.
+    const AT_ONCE_BYTES: u64 = 1 << 20;
+    let (start, end) = (range.offset, range.end());
+    let offsets = (start..end).step_by(AT_ONCE_BYTES as usize);
+    offsets.map(move |offset| Range { offset, length: AT_ONCE_BYTES.min(end - offset) })
 }
 
 /// Measures by how much what a dispatch has written to a binding moves. What is bound to it is afterwards as
-/// it was. `None` if nothing moves, or if that cannot be measured.
+/// it was. `None` if nothing moves, or if that cannot be measured. Of long inputs, pieces are moved, unless
+/// these are not [enough](Rounding::is_enough).
 pub(super) fn measure(
     operation: &Operation<'_>,
     changes: &ChangeTracker,
     binding: u32,
     element_type: ElementType,
+    moves_all: bool,
 ) -> Result<Option<Rounding>> {
     let Some(format) = Format::for_type(element_type) else { return Ok(None) };
     let Some(written) = changes.binding(binding) else { return Ok(None) };
+    let Some(mut rounding) = Rounding::new(element_type, written.after.len()) else { return Ok(None) };
     let mut all = bound(operation, changes)?;
     find_inputs(operation, format, &mut all);
-    if choose_pieces(format, &mut all) {
-        let mut rounding = Rounding::new(element_type, written.after.len());
-        rounding.iter_mut().for_each(|it| it.moves_pieces = true);
-        let measured = measure_by(operation, &written, format, &mut all, rounding)?;
-        if measured.is_some() {
-            return Ok(measured);
-        }
-        // The results depend on other parts, such as the rows that indices choose.
-        for it in &mut all {
-            it.inputs.clear();
-            it.written = vec![it.range];
-        }
-        find_inputs(operation, format, &mut all);
+    rounding.moves_pieces = !moves_all && choose_pieces(format, &mut all);
+    if all.iter().all(|it| it.inputs.is_empty()) {
+        return Ok(None);
     }
-    measure_by(operation, &written, format, &mut all, Rounding::new(element_type, written.after.len()))
+    let moves_pieces = rounding.moves_pieces;
+    match measure_by(operation, &written, format, &all, rounding)? {
+        // The results depend on other parts, such as the rows that indices choose.
+        None if moves_pieces => measure(operation, changes, binding, element_type, true),
+        measured => Ok(measured),
+    }
 }
 
 /// The same with the inputs that are chosen.
@@ -296,27 +361,27 @@ fn measure_by(
     operation: &Operation<'_>,
     written: &TrackedBinding<'_>,
     format: Format,
-    all: &mut [Bound<'_>],
-    rounding: Option<Rounding>,
+    all: &[Bound<'_>],
+    mut rounding: Rounding,
 ) -> Result<Option<Rounding>> {
-    let Some(mut rounding) = rounding.filter(|_| all.iter().any(|it| !it.inputs.is_empty())) else {
-        return Ok(None);
-    };
+    let is_in = |it: &&Bound<'_>| it.buffer_id == written.buffer_id && it.range.covers(written.range);
+    let Some(buffer) = all.iter().find(is_in).map(|it| it.buffer) else { return Ok(None) };
+    let bytes = || transfer::to_vec(buffer, written.range.offset, written.range.length);
     let measured: Result<()> = (0..Nudge::PAIRS).try_for_each(|pair| {
-        let mut run = |is_opposite| {
-            nudge(format, all, Nudge { pair, is_opposite })?;
+        let run = |is_opposite| {
+            for (number, it) in (0..).zip(all) {
+                let mut random = fastrand::Rng::with_seed(pair << 32 | number);
+                it.nudge(format, Nudge { pair, is_opposite }, &mut random)?;
+            }
+            let before = bytes()?;
             operation.dispatch_again()?;
-            let is_in = |it: &&Bound<'_>| it.buffer_id == written.buffer_id && it.range.covers(written.range);
-            let index = all.iter().position(|it| is_in(&it)).unwrap_or(0);
-            let at = Range { offset: written.range.offset - all[index].range.offset, ..written.range };
-            let after = transfer::to_vec(all[index].buffer, written.range.offset, written.range.length)?;
-            Ok::<_, Error>(NudgedRun { before: part(&all[index].moved, at).to_vec(), after })
+            Ok::<_, Error>(NudgedRun { before, after: bytes()? })
         };
         rounding.add(pair, written.after, &[run(false)?, run(true)?]);
         Ok(())
     });
     // All is restored, also after one that fails.
-    let restored = all.iter().map(restore).fold(Ok(()), Result::and);
+    let restored = all.iter().map(Bound::restore).fold(Ok(()), Result::and);
     restored?;
     match measured {
         // The device has no such command buffers, or no memory for the copies.
@@ -325,19 +390,6 @@ fn measure_by(
         }
         measured => measured.map(|()| rounding.finish(written.after)),
     }
-}
-
-/// Moves all inputs.
-fn nudge(format: Format, all: &mut [Bound<'_>], nudge: Nudge) -> Result<()> {
-    (0..).zip(all).try_for_each(|(number, it): (u64, _)| {
-        let mut random = fastrand::Rng::with_seed(nudge.pair << 32 | number);
-        it.moved.clone_from(&it.before);
-        for input in &it.inputs {
-            let at = (input.offset - it.range.offset) as usize;
-            format.nudge(&mut it.moved[at..at + input.length as usize], nudge, &mut random);
-        }
-        put(it, &it.moved, &it.written)
-    })
 }
 
 /// The median; 0 of nothing.
@@ -350,65 +402,38 @@ fn median(numbers: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// Restores what is bound.
-fn restore(bound: &Bound<'_>) -> Result<()> {
-    put(bound, &bound.after, &bound.written)?;
-    let (whole, range) = ([bound.range], bound.range);
-    // A dispatch may write what it does not change.
-    let is_as_it_was =
-        bound.written == whole || transfer::to_vec(bound.buffer, range.offset, range.length)? == bound.after;
-    if is_as_it_was { Ok(()) } else { put(bound, &bound.after, &whole) }
-}
-
-/// Writes ranges of what is bound. What cannot be written is as it was.
-fn put(bound: &Bound<'_>, bytes: &[u8], ranges: &[Range]) -> Result<()> {
-    /// Buffers of other processes allocate these bytes each time: more are new memory for each write.
-    const AT_ONCE_BYTES: usize = 1 << 20;
-    for range in ranges {
-        let place = Range { offset: range.offset - bound.range.offset, ..*range };
-        for (at, piece) in
-            (range.offset..).step_by(AT_ONCE_BYTES).zip(part(bytes, place).chunks(AT_ONCE_BYTES))
-        {
-            match transfer::write(bound.buffer, at, piece) {
-                Err(error) if error.code() == StatusCode::PermissionDenied => {}
-                written => written?,
-            }
-        }
-    }
-    Ok(())
-}
-
 /// The ranges bound to a dispatch that has completed; empty if too long. Ranges that overlap are one.
-fn bound<'o>(operation: &Operation<'o>, changes: &ChangeTracker) -> Result<Vec<Bound<'o>>> {
-    let mut all: Vec<Bound<'o>> = Vec::new();
+fn bound<'o>(operation: &Operation<'o>, changes: &'o ChangeTracker) -> Result<Vec<Bound<'o>>> {
+    let mut all: Vec<(u64, &Buffer, Range)> = Vec::new();
     for it in operation.bindings().iter().filter(|it| it.length != 0) {
         let mut range = it.range();
         while let Some(index) =
-            all.iter().position(|other| other.buffer_id == it.buffer_id && other.range.overlaps(range))
+            all.iter().position(|(id, _, other)| *id == it.buffer_id && other.overlaps(range))
         {
-            let other = all.swap_remove(index).range;
+            let other = all.swap_remove(index).2;
             let offset = other.offset.min(range.offset);
             range = Range { offset, length: other.end().max(range.end()) - offset };
         }
-        let (before, after, moved, inputs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let (buffer_id, buffer, written) = (it.buffer_id, it.buffer, vec![range]);
-        all.push(Bound { buffer_id, buffer, range, before, after, moved, inputs, written });
+        all.push((it.buffer_id, it.buffer, range));
     }
-    if all.iter().map(|it| it.range.length).sum::<u64>() > MOST_BYTES {
+    if all.iter().map(|(_, _, range)| range.length).sum::<u64>() > MOST_BYTES {
         return Ok(Vec::new());
     }
-    for it in &mut all {
-        it.after = transfer::to_vec(it.buffer, it.range.offset, it.range.length)?;
-        it.before = it.after.clone();
-        for tracked in changes.bindings().filter(|tracked| tracked.buffer_id == it.buffer_id) {
-            if it.range.covers(tracked.range) {
-                let at = (tracked.range.offset - it.range.offset) as usize;
-                let whole = Range { offset: 0, length: tracked.range.length };
-                it.before[at..at + whole.length as usize].copy_from_slice(&tracked.before(whole));
-            }
+    let bound = |(buffer_id, buffer, range): (u64, &'o Buffer, Range)| {
+        let own = || changes.bindings().filter(|it| it.buffer_id == buffer_id && range.covers(it.range));
+        let after = match own().find(|it| it.range == range) {
+            Some(tracked) => Cow::Borrowed(tracked.after),
+            None => Cow::Owned(transfer::to_vec(buffer, range.offset, range.length)?),
+        };
+        let mut before = None;
+        for it in own().filter(|it| !it.changes.is_empty()) {
+            let (at, whole) = (it.range.offset - range.offset, Range { offset: 0, ..it.range });
+            let before = before.get_or_insert_with(|| after.to_vec());
+            before[at as usize..][..whole.length as usize].copy_from_slice(&it.before(whole));
         }
-    }
-    Ok(all)
+        Ok(Bound { buffer_id, buffer, range, after, before, inputs: Vec::new(), others: Vec::new() })
+    };
+    all.into_iter().map(bound).collect()
 }
 
 /// Whether bytes of a 16-bit format are rather integers of more bits, such as the indices of a gather: these
@@ -428,12 +453,23 @@ fn find_inputs(operation: &Operation<'_>, format: Format, all: &mut [Bound<'_>])
         else {
             continue;
         };
-        let at = Range { offset: range.offset - bound.range.offset, ..range };
         let is_known = bound.inputs.iter().any(|known| known.overlaps(range));
         let is_whole = range.length.is_multiple_of(format.bytes as u64);
-        let bytes = part(&bound.before, at);
-        if !is_known && is_whole && format.is_like(format.elements(bytes)) && !are_indices(format, bytes) {
+        let looked_at = match range.length > LONG_BYTES {
+            true => pieces(range, format, &mut fastrand::Rng::with_seed(0)),
+            false => vec![range],
+        };
+        let bytes = || looked_at.iter().map(|it| part(bound.before(), bound.place(*it)));
+        let is_like = || format.is_like(bytes().flat_map(|it| format.elements(it)));
+        if !is_known && is_whole && is_like() && !bytes().all(|it| are_indices(format, it)) {
             bound.inputs.push(range);
+        }
+    }
+    for it in all {
+        it.inputs.sort_by_key(|input| input.offset);
+        // Long ones that neither change nor move stay as they are.
+        if it.before.is_some() || !it.inputs.is_empty() || it.range.length <= LONG_BYTES {
+            it.others = without(&[it.range], it.inputs.iter().copied());
         }
     }
 }
@@ -447,18 +483,18 @@ fn choose_pieces(format: Format, all: &mut [Bound<'_>]) -> bool {
     let mut random = fastrand::Rng::with_seed(0);
     let mut has_pieces = false;
     for it in all.iter_mut().filter(|it| !it.inputs.is_empty() && it.inputs.iter().all(is_long)) {
-        if it.before != it.after {
+        if it.before.is_some() {
             continue;
         }
-        it.written = it.inputs.iter().flat_map(|input| pieces(*input, format, &mut random)).collect();
-        it.inputs.clone_from(&it.written);
+        it.inputs = it.inputs.iter().flat_map(|input| pieces(*input, format, &mut random)).collect();
+        it.others.clear();
         has_pieces = true;
     }
     has_pieces
 }
 
-/// Pieces of an input, one in each of as many equal parts.
-fn pieces(input: Range, format: Format, random: &mut fastrand::Rng) -> Vec<Range> {
+/// Pieces of a long input, one in each of as many equal parts.
+pub(crate) fn pieces(input: Range, format: Format, random: &mut fastrand::Rng) -> Vec<Range> {
     let (share, element) = (input.length / PIECE_COUNT, format.bytes as u64);
     let mut place = |at: u64| (at * share + random.u64(..=share - PIECE_BYTES)) / element * element;
     let offsets = (0..PIECE_COUNT).map(|at| input.offset + place(at));

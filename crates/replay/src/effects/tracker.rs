@@ -12,6 +12,9 @@ use crate::{AccessKind, AccessedRange};
 /// Bytes that a thread copies or compares at a time: several strides, and enough to be worth waking a thread.
 const PART_BYTES: usize = 1 << 20;
 
+/// Bytes that are mapped at a time: those of a buffer of another process are memory of this one until then.
+const AT_ONCE_BYTES: usize = 16 << 20;
+
 /// Finds what dispatches change of what is bound to them: captures do not say what kernels write.
 ///
 /// The bindings of a dispatch are copied unless copies of them are known. A copy is known until
@@ -352,22 +355,23 @@ fn differs(_at: u64, part: &mut [u8], memory: &HostMemory, source: u64) -> Resul
 fn each_part<R: Send>(
     buffer: &Buffer,
     offset: u64,
-    mut copy: &mut [u8],
+    copy: &mut [u8],
     perform: &Perform<'_, R>,
 ) -> Result<Vec<R>> {
     let mut results = Vec::new();
-    let mut start = offset;
-    transfer::read_with(buffer, offset, copy.len() as u64, |memory, piece| {
-        let (now, rest) = std::mem::take(&mut copy).split_at_mut(piece.length as usize);
-        let at = start;
-        (copy, start) = (rest, at + piece.length);
-        let parts = now.chunks_mut(PART_BYTES).enumerate().collect();
-        let done = parallel::map(parts, |(number, part)| {
-            let skipped = (number * PART_BYTES) as u64;
-            perform(at + skipped, part, memory, piece.offset + skipped)
-        });
-        done.into_iter().try_for_each(|outcome| outcome.map(|result| results.push(result)))
-    })?;
+    for (mut start, mut copy) in (offset..).step_by(AT_ONCE_BYTES).zip(copy.chunks_mut(AT_ONCE_BYTES)) {
+        transfer::read_with(buffer, start, copy.len() as u64, |memory, piece| {
+            let (now, rest) = std::mem::take(&mut copy).split_at_mut(piece.length as usize);
+            let at = start;
+            (copy, start) = (rest, at + piece.length);
+            let parts = now.chunks_mut(PART_BYTES).enumerate().collect();
+            let done = parallel::map(parts, |(number, part)| {
+                let skipped = (number * PART_BYTES) as u64;
+                perform(at + skipped, part, memory, piece.offset + skipped)
+            });
+            done.into_iter().try_for_each(|outcome| outcome.map(|result| results.push(result)))
+        })?;
+    }
     Ok(results)
 }
 

@@ -1,4 +1,4 @@
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::File;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -19,10 +19,8 @@ use super::{
 };
 use crate::effects::Footprints;
 use crate::operation::Performer;
-use crate::plan::LARGE_BYTES;
 use crate::{
-    AccessKind, AccessedRange, DispatchOperation, HostRead, LiveBuffers, Observer, Operation, Plan,
-    RecordLocation,
+    AccessedRange, DispatchOperation, HostRead, LiveBuffers, Observer, Operation, Plan, RecordLocation,
 };
 
 /// The way to a process that replays.
@@ -39,8 +37,6 @@ pub struct RemoteReplay {
     dispatches: HashMap<u32, Known>,
     /// The sizes of buffers, by captured id.
     sizes: HashMap<u64, u64>,
-    /// Large ranges that are read from files, in buffers that no other transfer writes.
-    from_files: HashMap<u64, Vec<Range>>,
     found: Mutex<Value>,
 }
 
@@ -213,8 +209,7 @@ impl RemoteReplay {
         let (link, dropped, changes) = (Mutex::new(Box::new(link) as _), Mutex::default(), AtomicU64::new(0));
         let connection = Connection { link, exchange, dropped, changes };
         let (connection, found) = (Arc::new(connection), Mutex::default());
-        let from_files = from_files(&plan);
-        Self { plan, connection, dispatches, sizes, from_files, found }
+        Self { plan, connection, dispatches, sizes, found }
     }
 
     /// The findings of the other process in its last complete run.
@@ -260,12 +255,6 @@ impl RemoteReplay {
         let Pending { seen, buffers } = pending;
         let ranges = seen.ranges.iter().zip(buffers).map(|(it, buffer)| {
             let SeenRange { access, buffer_id, offset, length, .. } = *it;
-            let range = Range { offset, length };
-            let is_of_file = |all: &Vec<Range>| all.iter().any(|it| it.covers(range));
-            let access = match self.from_files.get(&buffer_id).is_some_and(is_of_file) {
-                true => AccessKind::Reads,
-                false => access,
-            };
             AccessedRange { access, buffer_id, buffer, offset, length }
         });
         let ranges: Vec<_> = ranges.collect();
@@ -321,23 +310,6 @@ impl RemoteReplay {
         let mut wanting = observers.iter_mut().filter(|it| it.wants_host_reads());
         wanting.try_for_each(|it| it.host_read(&read))
     }
-}
-
-/// The large ranges of buffers that a plan reads from files, such as weights. They do not pass between the
-/// processes at each dispatch that binds them: whatever writes there is found by what reads it later.
-fn from_files(plan: &Plan) -> HashMap<u64, Vec<Range>> {
-    let (mut found, mut others): (HashMap<u64, Vec<Range>>, _) = (HashMap::new(), HashSet::new());
-    plan.distinct_transfers(|it| match it.file {
-        Some(_) if it.target.length >= LARGE_BYTES => {
-            found
-                .entry(it.target.buffer_id)
-                .or_default()
-                .push(Range { offset: it.target.offset, length: it.target.length });
-        }
-        _ => drop(others.insert(it.target.buffer_id)),
-    });
-    found.retain(|id, _| !others.contains(id));
-    found
 }
 
 impl ObservedReplay for RemoteReplay {

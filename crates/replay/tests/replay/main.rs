@@ -18,6 +18,7 @@ mod planned_work;
 mod queue;
 mod races;
 mod refusals;
+mod remote;
 mod rewriting;
 mod scopes;
 mod slices;

@@ -96,13 +96,18 @@ pub fn write_kernel(path: &Path, capture: &str, function: &str, body: &str) {
 /// Records a dispatch of the kernel of `add4.add` with this body over buffers of `count` elements; returns
 /// the path of the capture.
 pub fn record_add(scratch: &Scratch, body: &str, count: u32) -> String {
+    record_bound(scratch, body, [1, 2, 7].map(|value| format!("{count}xf32={value}")))
+}
+
+/// The same with these bindings.
+pub fn record_bound(scratch: &Scratch, body: &str, bindings: [String; 3]) -> String {
     let [source, library, recorded] =
         ["recorded.c", "recorded.so", "recorded.ireereplay"].map(|name| scratch.path(name));
     write_kernel(&source, &capture("add4.add.local-sync"), "add_dispatch_0_elementwise_4_f32", body);
     print(&["rehal", "kernel", "build", source.to_str().unwrap(), "-o", library.to_str().unwrap()]);
     let file = format!("--executable_file={}", library.display());
     let recording = format!("--device_replay_output={}", recorded.display());
-    let bindings = [1, 2, 7].map(|value| format!("--binding={count}xf32={value}"));
+    let bindings = bindings.map(|it| format!("--binding={it}"));
     let [first, second, third] = bindings.each_ref().map(String::as_str);
     let once = ["--workgroup_count=1,1,1", "--batch_size=1", "--benchmark_min_time=1x"];
     let tool = ["iree-benchmark-executable", "--device=local-sync", &file, &recording, first, second, third];

@@ -16,27 +16,32 @@ fn judged(
     judged_by(element_type, inputs, captured, candidate, None)
 }
 
-/// The same with these ranges of the inputs moved, in elements.
-fn judged_by(
+/// The results of a kernel, as bytes.
+fn run(element_type: ElementType, kernel: &Kernel, inputs: &[u8]) -> Vec<u8> {
+    let floats = Floats::for_type(element_type).unwrap();
+    let count = inputs.len() / Format::for_type(element_type).unwrap().bytes;
+    let inputs: Vec<f64> = (0..count).map(|at| floats.at(inputs, at).unwrap()).collect();
+    bytes_of(element_type, &kernel(&inputs))
+}
+
+fn bytes_of(element_type: ElementType, numbers: &[f64]) -> Vec<u8> {
+    let (format, floats) = (Format::for_type(element_type).unwrap(), Floats::for_type(element_type).unwrap());
+    let mut bytes = vec![0; numbers.len() * format.bytes];
+    bytes.chunks_mut(format.bytes).zip(numbers).for_each(|(it, number)| floats.put(*number, it));
+    bytes
+}
+
+/// What rounding explains of a captured kernel's results, with these ranges of the inputs moved, in elements.
+fn rounding_of(
     element_type: &str,
     inputs: &[f64],
     captured: &Kernel,
-    candidate: &Kernel,
     moved: Option<&[std::ops::Range<usize>]>,
-) -> (Option<usize>, Option<RoundingError>) {
+) -> Option<Rounding> {
     let element_type = element_type.parse().unwrap();
-    let (format, floats) = (Format::for_type(element_type).unwrap(), Floats::for_type(element_type).unwrap());
-    let bytes = |numbers: &[f64]| {
-        let mut bytes = vec![0; numbers.len() * format.bytes];
-        bytes.chunks_mut(format.bytes).zip(numbers).for_each(|(it, number)| floats.put(*number, it));
-        bytes
-    };
-    let run = |kernel: &Kernel, inputs: &[u8]| {
-        let count = inputs.len() / format.bytes;
-        bytes(&kernel(&(0..count).map(|at| floats.at(inputs, at).unwrap()).collect::<Vec<_>>()))
-    };
-    let inputs = bytes(inputs);
-    let (expected, actual) = (run(captured, &inputs), run(candidate, &inputs));
+    let format = Format::for_type(element_type).unwrap();
+    let inputs = bytes_of(element_type, inputs);
+    let expected = run(element_type, captured, &inputs);
     let mut rounding = Rounding::new(element_type, expected.len()).unwrap();
     rounding.moves_pieces = moved.is_some();
     let whole = 0..inputs.len() / format.bytes;
@@ -49,11 +54,27 @@ fn judged_by(
                 format.nudge(bytes, Nudge { pair, is_opposite }, &mut random);
             }
             // New memory, which no result looks like.
-            NudgedRun { before: vec![0x3f; expected.len()], after: run(captured, &inputs) }
+            NudgedRun { before: vec![0x3f; expected.len()], after: run(element_type, captured, &inputs) }
         };
         rounding.add(pair, &expected, &[nudged(false), nudged(true)]);
     }
-    let Some(rounding) = rounding.finish(&expected) else {
+    rounding.finish(&expected)
+}
+
+/// The verdict with these ranges of the inputs moved.
+fn judged_by(
+    element_type: &str,
+    inputs: &[f64],
+    captured: &Kernel,
+    candidate: &Kernel,
+    moved: Option<&[std::ops::Range<usize>]>,
+) -> (Option<usize>, Option<RoundingError>) {
+    let rounding = rounding_of(element_type, inputs, captured, moved);
+    let element_type = element_type.parse().unwrap();
+    let (format, floats) = (Format::for_type(element_type).unwrap(), Floats::for_type(element_type).unwrap());
+    let inputs = bytes_of(element_type, inputs);
+    let (expected, actual) = (run(element_type, captured, &inputs), run(element_type, candidate, &inputs));
+    let Some(rounding) = rounding else {
         let differs =
             expected.chunks(format.bytes).zip(actual.chunks(format.bytes)).position(|(a, b)| a != b);
         return (differs, None);
@@ -62,7 +83,7 @@ fn judged_by(
         let (expected, actual) = (floats.at(&expected, at)?, floats.at(&actual, at)?);
         Some(rounding.error(at as u64, expected, actual))
     });
-    (rounding.unexplained(&expected, &actual), errors.reduce(RoundingError::larger))
+    (rounding.unexplained(0, &expected, &actual), errors.reduce(RoundingError::larger))
 }
 
 /// Numbers from -1 to 1.
@@ -259,6 +280,11 @@ fn map_with(of: impl Fn(usize, f32) -> f32 + 'static) -> Box<Kernel> {
     Box::new(move |inputs| inputs.iter().enumerate().map(|(at, it)| f64::from(of(at, *it as f32))).collect())
 }
 
+/// One result for each row.
+fn map_rows(depth: usize, of: impl Fn(&[f64]) -> f64 + 'static) -> Box<Kernel> {
+    Box::new(move |inputs| inputs.chunks(depth).map(&of).collect())
+}
+
 fn map(of: impl Fn(f32) -> f32 + 'static) -> Box<Kernel> {
     Box::new(move |inputs| inputs.iter().map(|it| f64::from(of(*it as f32))).collect())
 }
@@ -311,6 +337,40 @@ fn pieces_of_a_long_factor_are_enough() {
             }
         }
     }
+}
+
+/// Results of which pieces move nothing: those of a sum of a long input.
+#[test]
+fn what_pieces_do_not_explain_needs_all_inputs() {
+    let (element_type, depth) = ("f32", 1024);
+    let sums =
+        |sum: Sum| map_rows(depth, move |row| f64::from(sum(&mut row.iter().map(|it| (*it as f32, 1.0)))));
+    let inputs = numbers(64 * depth);
+    let bytes = bytes_of(element_type.parse().unwrap(), &inputs);
+    let results = |sum| run(element_type.parse().unwrap(), &sums(sum), &bytes);
+    let (expected, actual, wrong) = (results(in_order), results(reversed), results(without_last));
+    // As a part of the results, from this element on.
+    let first = 16;
+    let known = |actual| Known { offset: 4 * first as u64, expected: &expected[4 * first..], actual };
+    let measured = |moved| rounding_of(element_type, &inputs, &sums(in_order), moved).unwrap();
+    let one_row = 17 * depth..18 * depth;
+    let by_pieces = measured(Some(std::slice::from_ref(&one_row)));
+    assert!(!by_pieces.is_enough(&[known(&actual[4 * first..])]));
+    assert!(by_pieces.is_enough(&[known(&expected[4 * first..])]), "nothing differs");
+    let of_row = |at: usize| {
+        let range = 4 * at..4 * at + 4;
+        by_pieces.is_enough(&[Known {
+            offset: range.start as u64,
+            expected: &expected[range.clone()],
+            actual: &actual[range],
+        }])
+    };
+    assert!(of_row(17), "what pieces explain");
+    let by_all = measured(None);
+    assert_eq!(by_all.unexplained(0, &expected, &actual), None);
+    // There is no more to move.
+    assert!(by_all.unexplained(0, &expected, &wrong).is_some());
+    assert!(by_all.is_enough(&[known(&wrong[4 * first..])]));
 }
 
 /// All of them are within the input, apart, and begin at an element.
