@@ -166,10 +166,11 @@ impl LocalTask {
 
 /// Creates an emulated GPU of the driver for CUDA, with the options of `local-task`, of all drivers, and
 /// [`EmulatorOptions`](crate::emulator::EmulatorOptions). With optional checks, which compare the accesses of
-/// all workgroups, it runs work on the thread that makes it ready.
+/// all workgroups, and if the first error fails a dispatch, it runs work on the thread that makes it ready: then
+/// the same is found each time.
 pub fn create_emulated(options: &OptionSet, group: &[Device]) -> Result<Device> {
     let (common, own): (CommonOptions, EmulatorOptions) = (options.get(), options.get());
-    let mut device = match own.checks == Checks::default() {
+    let mut device = match own.checks == Checks::default() && !common.guards_buffers {
         true => LocalTask::backend(options.get(), group)?,
         false => LocalSync::backend(LocalSyncOptions::default()),
     };
