@@ -104,7 +104,7 @@ impl Replacement {
     /// Whether it is the source or the object of a kernel, by the extension of the file.
     pub fn is_kernel_source(&self) -> bool {
         let Code::File(path) = &self.code else { return false };
-        path.extension().is_some_and(|it| it == "c" || it == "rs" || it == "o")
+        path.extension().is_some_and(|it| it == "c" || it == "rs" || it == "cu" || it == "o")
     }
 
     /// The same code with the workgroups that a function of it needs, or without a name those of all others.

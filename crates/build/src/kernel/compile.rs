@@ -58,6 +58,9 @@ pub struct KernelLibrary {
     pub called_once: Vec<String>,
 }
 
+/// The exit status of `nvrtc.py` without the library.
+const NO_NVRTC: i32 = 77;
+
 /// Maximum number of bytes of messages that are kept.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
@@ -92,6 +95,10 @@ const OF_MEMORY: [&str; 8] = [
     "-w",
 ];
 
+/// For CUDA C: for the oldest GPUs that the compiler of programs knows, whose code all later ones run. As for C,
+/// nothing is fused unless a flag permits it.
+const CUDA_FLAGS: [&str; 3] = ["--gpu-architecture=compute_80", "--fmad=false", "--std=c++17"];
+
 /// For Rust, which never fuses operations. A panic ends the process, as a crash of a kernel does.
 const RUST_OPTIONS: [(&str, &str); 3] =
     [("edition", "2024"), ("crate-type", "cdylib"), ("crate-name", "kernel")];
@@ -116,13 +123,19 @@ enum Input {
     Source(KernelLanguage),
     /// An object, which the compiler of C links.
     Object,
+    /// CUDA C.
+    Cuda,
 }
 
 impl Input {
     fn of(path: &Path) -> Option<Self> {
         match KernelLanguage::from_path(path) {
             Some(language) => Some(Self::Source(language)),
-            None => path.extension().is_some_and(|it| it == "o").then_some(Self::Object),
+            None => match path.extension()?.to_str()? {
+                "o" => Some(Self::Object),
+                "cu" => Some(Self::Cuda),
+                _ => None,
+            },
         }
     }
 
@@ -134,10 +147,14 @@ impl Input {
 /// Compiles a source file, or links an object, to a shared library of kernels. Fails with the messages of the
 /// compiler if it does. Plain functions are called as the functions of the options are; without these, the
 /// library is what the file defines.
+///
+/// CUDA C becomes PTX.
 pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLibrary> {
     let Some(input) = Input::of(source) else {
         let message = format!("'{}' is not the source of a kernel", source.display());
-        return Err(Error::invalid_argument(message).advise("name a file with the extension .c, .rs or .o"));
+        return Err(
+            Error::invalid_argument(message).advise("name a file with the extension .c, .rs, .cu or .o")
+        );
     };
     // The compiler's message would be that of a linker without inputs, or name a directory.
     let metadata = source
@@ -152,6 +169,9 @@ pub fn build_kernel(source: &Path, options: &CompilerOptions) -> Result<KernelLi
     let build = Build { source, input, options, directory: &directory };
     // Not read as a flag.
     let path = if source.is_absolute() { source.to_owned() } else { Path::new(".").join(source) };
+    if input == Input::Cuda {
+        return build.cuda(&path);
+    }
     let built = build.link(&[path.clone().into()])?;
     if options.functions.is_empty() || input == Input::Source(KernelLanguage::Rust) {
         return Ok(built);
@@ -281,6 +301,20 @@ impl Build<'_> {
         Ok(KernelLibrary { bytes, messages, called_once: Vec::new() })
     }
 
+    /// Compiles CUDA C to PTX, with NVRTC in a process of Python: neither it nor the source runs in this one.
+    fn cuda(&self, path: &Path) -> Result<KernelLibrary> {
+        let output = self.directory.path().join("kernel.ptx");
+        let mut job = Job::for_program("python3");
+        (job.kept, job.joins_streams) = (KeptOutput::First(MAX_MESSAGE_BYTES), true);
+        job.arguments =
+            vec!["-c".into(), include_str!("nvrtc.py").into(), path.into(), output.clone().into()];
+        job.arguments.extend(CUDA_FLAGS.map(OsString::from));
+        job.arguments.extend(self.options.flags.iter().cloned());
+        let messages = self.run(job, "NVRTC")?;
+        let bytes = std::fs::read(&output).map_err(|error| Error::io("reading what NVRTC wrote", &error))?;
+        Ok(KernelLibrary { bytes, messages, called_once: Vec::new() })
+    }
+
     /// Makes a library around plain functions. `path` is that of their file.
     fn wrap(&self, path: &Path, calls: &[PlainCall<'_>]) -> Result<KernelLibrary> {
         let is_object = self.input == Input::Object;
@@ -336,7 +370,11 @@ impl Build<'_> {
         // Its own temporary files remain if it is killed.
         job.environment.push(("TMPDIR".into(), Some(directory.into())));
         let outcome = job.run(&mut |_| ControlFlow::Continue(()));
-        let outcome = outcome.map_err(|error| no_compiler(self.input.language(), name, &error))?;
+        let outcome = outcome.map_err(|error| match self.input {
+            Input::Cuda => Error::io("starting python3, which runs NVRTC", &error)
+                .advise("install Python, or compile the source yourself and name the .ptx"),
+            input => no_compiler(input.language(), name, &error),
+        })?;
         let messages = messages(&outcome.stdout);
         // By a message, if it was a process of the compiler's own.
         let is_killed = |it: &str| it.contains("Killed signal terminated") || it.contains("signal: 9");
@@ -346,6 +384,14 @@ impl Build<'_> {
         }
         if outcome.is_success() {
             return Ok(messages);
+        }
+        if self.input == Input::Cuda && outcome.end == JobEnd::Exited(NO_NVRTC) {
+            let message = format!("'{source}' is CUDA C, and NVRTC, which compiles it, is not here");
+            let advice = "install it (pip install nvidia-cuda-nvrtc-cu12), name the library by REHAL_NVRTC=PATH, or compile \
+                          the source yourself and name the .ptx";
+            return Err(
+                Error::not_found(format!("{message}\n{messages}").trim_end().to_owned()).advise(advice)
+            );
         }
         let mut message = format!("'{source}' does not compile: {name} ended with {}", how(outcome.end));
         if !messages.trim().is_empty() {
@@ -425,7 +471,10 @@ pub fn substitute_sources(
         replacement.code = Code::Bytes(bytes.into());
         replacement.name = Some(source.display().to_string());
         replacement.keeps_missing = true;
-        replacement.format.get_or_insert_with(system_format);
+        // PTX gets the container of the executable.
+        if !source.extension().is_some_and(|it| it == "cu") {
+            replacement.format.get_or_insert_with(system_format);
+        }
     }
     Ok(())
 }

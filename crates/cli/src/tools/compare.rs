@@ -82,7 +82,7 @@ pub(super) const FUNCTION: Flag<Option<String>> = function_flags::one_flag(
 );
 
 /// Extensions of the files that replacements are in.
-const KERNELS: &[&str] = &["c", "o", "rs", "mlir", "so", "elf", "vmfb", "spv", "vk1"];
+const KERNELS: &[&str] = &["c", "o", "rs", "cu", "mlir", "so", "elf", "vmfb", "spv", "vk1", "ptx"];
 
 const WITH: List<PathBuf> = List::paths(
     "with",

@@ -12,7 +12,7 @@ use super::KERNELS;
 use crate::tools::compiler_flags::{SubstituteCompiler, state_workgroups};
 
 /// Advice about a file that is not a replacement.
-pub(super) const NAME_REPLACEMENT: &str = "name a source (.c, .rs), a dispatch as the compiler dumps it (.mlir), an object (.o), a shared library, a compiled executable, or a SPIR-V module for Vulkan (.spv)";
+pub(super) const NAME_REPLACEMENT: &str = "name a source (.c, .rs, .cu), a dispatch as the compiler dumps it (.mlir), an object (.o), a shared library, a compiled executable, a SPIR-V module for Vulkan (.spv), or PTX (.ptx)";
 
 /// A replacement.
 pub(in crate::tools) struct Candidate {
