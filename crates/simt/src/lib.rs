@@ -25,6 +25,7 @@
 mod engine;
 mod fault;
 mod finding;
+pub mod fuzzing;
 mod launch;
 mod limits;
 mod module;

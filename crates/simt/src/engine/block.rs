@@ -1,5 +1,5 @@
 use super::barrier::{BARRIERS, Barrier, BarrierUse};
-use super::group::{Event, Group, Groups, State};
+use super::group::{Event, GROUP_TURN, Group, Groups, State};
 use super::memory::BlockMemory;
 use super::{InstructionSet, WarpPlace, first_lanes};
 use crate::fault::{Cause, WarpAt};
@@ -58,8 +58,15 @@ impl<I: InstructionSet> Block<I> {
                 while let Some(mut group) = self.warps[index].groups.take_next() {
                     is_idle = false;
                     let registers = &mut self.warps[index].registers;
-                    let event = code.run(registers, &mut group, memory, &mut fuel);
-                    let is_turn_over = matches!(event, Event::Fuel);
+                    let turn = if group.is_watched { fuel.min(group.turn) } else { fuel };
+                    let mut left = turn;
+                    let event = code.run(registers, &mut group, memory, &mut left);
+                    fuel -= turn - left;
+                    group.turn = group.turn.saturating_sub(turn - left);
+                    if group.turn == 0 {
+                        (group.is_tired, group.turn) = (true, GROUP_TURN);
+                    }
+                    let is_turn_over = fuel == 0;
                     let handled = self.handle(code, index, group, event, memory);
                     if is_turn_over {
                         go_on(memory)?;
@@ -113,8 +120,7 @@ impl<I: InstructionSet> Block<I> {
             part
         };
         match event {
-            Event::Limit => {}
-            Event::Fuel => group.is_tired = true,
+            Event::Limit | Event::Fuel => {}
             Event::Branch { mask, target } => {
                 let part = split(&mut group, mask);
                 groups.put(Group { pc: target, ..part });
@@ -158,6 +164,10 @@ impl<I: InstructionSet> Block<I> {
     fn exit(&mut self, code: &I, index: usize, mask: u64) {
         self.warps[index].groups.live &= !mask;
         self.live -= mask.count_ones();
+        // Those that waited for these lanes do so no longer.
+        for group in self.warps[index].groups.all.iter_mut().filter(|it| it.state == State::Lanes) {
+            group.state = State::Ready;
+        }
         for id in 0..BARRIERS {
             self.release_if_complete(code, id);
         }

@@ -1,6 +1,9 @@
 use super::barrier::BarrierUse;
 use crate::fault::Cause;
 
+/// Instructions of a group while others of its warp are ready: it may wait for what they do.
+pub(crate) const GROUP_TURN: u64 = 1 << 9;
+
 /// Lanes of a warp at the same place.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
@@ -15,6 +18,8 @@ pub(crate) struct Group {
     pub limit: u32,
     /// Whether it must stop after a jump backwards.
     pub is_watched: bool,
+    /// Instructions that are left of its turn.
+    pub turn: u64,
     /// Whether it used up its turn, and others run first.
     pub is_tired: bool,
 }
@@ -80,6 +85,7 @@ impl Groups {
             live: mask,
             limit: u32::MAX,
             is_watched: false,
+            turn: GROUP_TURN,
             is_tired: false,
         });
     }

@@ -244,7 +244,7 @@ impl<'a> BlockMemory<'a> {
         let offset = address.wrapping_sub(placed.region.address);
         let is_inside = offset < placed.region.length && placed.region.length - offset >= bytes;
         let is_plain = is_inside && address.is_multiple_of(N as u64) && self.shared.shadow.is_none();
-        is_plain.then_some((placed, placed.region.offset + offset))
+        is_plain.then(|| (placed, placed.region.offset + offset))
     }
 
     /// Replaces bytes by those that `f` makes of them, and returns the former ones.
@@ -346,7 +346,7 @@ impl BlockMemory<'_> {
         let Some(index) = regions.find(address) else {
             let near = regions.nearest(address).and_then(|it| regions.get(it));
             // A far address has nothing to do with the region before it.
-            const FAR: i64 = 1 << 32;
+            const FAR: i64 = 1 << 30;
             let (target, offset) = match near.map(|it| (it.target, address.wrapping_sub(it.start()) as i64)) {
                 Some((target, offset)) if (-FAR..FAR).contains(&offset) => (target, offset),
                 _ => (Target::Nothing, address as i64),

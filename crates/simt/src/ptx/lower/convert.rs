@@ -261,8 +261,7 @@ impl Type {
 /// Whether a variable of a space is in the place that an instruction names.
 pub(super) fn is_in(space: Space, place: Place) -> bool {
     match place {
-        Place::Generic => true,
-        Place::Global => space == Space::Global,
+        Place::Generic | Place::Global => space == Space::Global,
         Place::Const => space == Space::Const,
         Place::Shared => space == Space::Shared,
         Place::Local => space == Space::Local,

@@ -13,7 +13,7 @@ use super::{Lowered, Lowering};
 
 const ORDERS: &str = "weak volatile relaxed acquire release acq_rel";
 const SCOPES: &str = "cta cluster gpu sys";
-const CACHING: &str = "ca cg cs lu cv wb wt nc";
+const CACHING: &str = "ca cg cs lu cv wb wt";
 const HINTS: &str = "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate L2::64B \
                      L2::128B L2::256B L2::evict_first L2::evict_last L2::evict_normal";
 /// The state spaces that an access names, and where they are.
@@ -61,11 +61,11 @@ impl<'a> Lowering<'a, '_> {
         let (base, offset, is_short, space) = self.address(operand)?;
         let place = match (place, space) {
             (Place::Argument, Some(Space::Local)) => Place::Local,
-            (Place::Generic, Some(Space::Shared)) => Place::Shared,
-            (Place::Generic, Some(Space::Local)) => Place::Local,
-            (Place::Generic, Some(Space::Param)) => Place::Argument,
             (place, Some(space)) if !is_in(space, place) => {
                 return Err(self.corrupt(format!("a variable in {place:?}"), format!("one in {space:?}")));
+            }
+            (Place::Generic | Place::Global, None) if is_short => {
+                return Err(self.corrupt("an address of 64 bits", "one of 32 bits"));
             }
             (place, _) => place,
         };
@@ -79,6 +79,10 @@ impl<'a> Lowering<'a, '_> {
             return Err(self.corrupt("global memory", format!("{place:?}")));
         }
         self.caching(form);
+        if form.opcode == "ld" && place == Place::Global {
+            form.takes("nc");
+            self.caching(form);
+        }
         let (count, kind) = self.elements_of(form)?;
         self.expect(form, 2)?;
         let (place, base, offset, short_address) = self.resolved(place, &form.operands[1])?;

@@ -102,7 +102,10 @@ impl<'a> Lowering<'a, '_> {
     fn checked(&self, name: &str, kind: Type, found: Type, how: Match) -> Lowered<()> {
         let fits = match how {
             Match::Exact => found.bits() == kind.bits() && kind.agrees(found),
-            Match::Wider => found.bits() >= kind.bits() && found != Type::Pred && kind != Type::Pred,
+            Match::Wider => {
+                let is_longer = found.bits() > kind.bits() && !found.is_float();
+                (is_longer || found.bits() == kind.bits()) && kind.agrees(found) && found != Type::Pred
+            }
         };
         match fits {
             true => Ok(()),

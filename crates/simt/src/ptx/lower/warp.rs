@@ -13,7 +13,7 @@ impl<'a> Lowering<'a, '_> {
     /// The mask of the lanes that take part.
     fn members(&mut self, form: &Form<'a, '_>) -> Lowered<Reg> {
         match form.operands.last() {
-            Some(operand) => self.source(operand, Type::B32),
+            Some(operand) => self.source(operand, Type::U32),
             None => Err(self.corrupt("a mask of lanes", "nothing")),
         }
     }
@@ -39,7 +39,7 @@ impl<'a> Lowering<'a, '_> {
             ref target => (self.destination(target, Type::B32)?, self.temporary(Bank::Short)?),
         };
         let a = self.source(&form.operands[1], Type::B32)?;
-        let (b, c) = (self.source(&form.operands[2], Type::B32)?, self.source(&form.operands[3], Type::B32)?);
+        let (b, c) = (self.source(&form.operands[2], Type::U32)?, self.source(&form.operands[3], Type::U32)?);
         let members = self.members(form)?;
         let list = self.list(&[members, p]);
         self.emit(Op::Shuffle(mode), [d, a, b, c], list);
