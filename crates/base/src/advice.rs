@@ -38,6 +38,11 @@ pub enum Remedy {
     CopyFileWrites,
     /// Give one device for each device of a capture.
     GiveDevices,
+    /// Use an emulated device in the place of one that is not here.
+    EmulateDevice {
+        /// Its URI.
+        uri: String,
+    },
     /// Use a device that runs executables of a format.
     UseDeviceForFormat {
         /// The format's name.
@@ -168,6 +173,7 @@ impl fmt::Display for Remedy {
             }
             Self::AllowExternalPaths => "allow external paths, if the archive may read that file",
             Self::CopyFileWrites => "replay it with writes to private copies of the files",
+            Self::EmulateDevice { uri } => return write!(f, "emulate one, slowly: device {uri}"),
             Self::GiveDevices => "give one device for each device of the capture",
             Self::UseDeviceForFormat { format } => {
                 return write!(f, "use a device that runs executables of format '{format}'");

@@ -47,6 +47,7 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
             "if the archive is from a source that may read this file, pass --allow_external_paths; rehal dump-parameters lists the paths"
         }
         Remedy::CopyFileWrites => "let it write to private copies of the files: --replay_file_writes=copy",
+        Remedy::EmulateDevice { uri } => return format!("emulate one, slowly: --device={uri}"),
         Remedy::GiveDevices => "repeat --device= once for each device of the capture",
         Remedy::UseDeviceForFormat { format } => {
             return match driver_of_format(&drivers(), format) {

@@ -1,4 +1,4 @@
-//! What the checks of emulated GPUs found, as text on standard error, or as an object among reports.
+//! Findings of the checks of emulated GPUs, as text on standard error, or as an object among reports.
 
 use rehal_base::Result;
 use rehal_devices::{DispatchFinding, Finding, Findings, Target, take_findings};
@@ -78,7 +78,7 @@ fn row(found: &DispatchFinding) -> Row<'_> {
     }
 }
 
-/// What an access meant, such as `binding 1`.
+/// The memory that an access meant, such as `binding 1`.
 fn target(finding: &Finding) -> String {
     match finding.target {
         Target::Region(index) => format!("binding {index}"),

@@ -106,7 +106,8 @@ impl Aside {
     }
 }
 
-/// Appends in one write, so that results of several processes do not mix; the file is as it was if that fails.
+/// Appends in one write, so that results of several processes do not mix; the file is as it was if that
+/// fails.
 fn append(target: &Path, result: &[u8]) -> Result<()> {
     let mut file = File::options().append(true).create(true).open(target).map_err(creating)?;
     let length = file.metadata().map_err(creating)?.len();
@@ -702,7 +703,7 @@ mod tests {
         forget();
     }
 
-    /// Those that one write does not append are complete or not there, too.
+    /// Results that one write does not append are complete or not there, too.
     #[test]
     fn long_results_follow_what_a_file_has() {
         let directory = tempfile::tempdir().unwrap();

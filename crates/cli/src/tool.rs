@@ -643,8 +643,8 @@ impl Invocation {
         self.status.get()
     }
 
-    /// Notes whether checks of an emulated device found an error: then a run that ends well has a status of its
-    /// own.
+    /// Notes whether checks of an emulated device found an error: then a run that ends well has a status of
+    /// its own.
     pub(crate) fn note_findings(&self, found: bool) {
         self.has_findings.set(self.has_findings.get() || found);
     }

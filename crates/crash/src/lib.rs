@@ -63,6 +63,7 @@
 //! | `hal/profile/session.rs` | `LAST_ID` | ids of sessions |
 //! | `hal/semaphore.rs` | `LAST_ID` | ids of semaphores |
 //! | `local/command.rs` | `SPARE` | command buffers of a thread, to be used again |
+//! | `local/emulator/findings.rs` | `FOUND` | errors that emulated devices found in kernels |
 //! | `local/executable/image_cache.rs` | `CACHE` | images that are loaded again |
 //! | `local/executable/local_executable.rs` | `LOCAL_MEMORY` | memory of workgroups on a thread |
 //! | `local/executable/perf/mod.rs` | `FILES` | files of the process for profilers |
@@ -77,6 +78,7 @@
 //! | `local/task/role.rs` | `WORKER`, `HELPED`, `LAST` | the role of a thread; ids of groups of workers |
 //! | `replay/record/rename.rs` | `SCRATCH` | memory of a thread's records |
 //! | `replay/record/stream.rs` | `ID` | the id of a thread |
+//! | `simt/engine/memory.rs` | `LOCKS` | held by atomic operations of emulated kernels |
 //! | `kernels/kernels.rs` | `CORES` | the number of cores, read once |
 //! | `base/parallel.rs` | `POOL` | threads that copy, compare and digest |
 //! | `jobs/platform/unix/fork.rs` | `EMULATOR_THREADS` | threads that are not the program's |

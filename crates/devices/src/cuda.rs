@@ -7,8 +7,6 @@ use rehal_hal::{
 use rehal_local::create_emulated;
 use rehal_local::emulator::{CUDA_DRIVER, EMULATOR, EMULATOR_PARAMETERS, no_hardware};
 
-use crate::devices::gpu_target;
-
 /// The driver of NVIDIA GPUs, which joins its sources of devices: an emulated one, on any machine.
 pub(crate) struct CudaDriver;
 
@@ -63,4 +61,9 @@ impl DriverBackend for CudaDriver {
     fn describe_workers(&self, _options: &OptionSet) -> Option<Result<String>> {
         None
     }
+}
+
+/// How programs are compiled for GPUs that the compiler calls `name`.
+pub(crate) const fn gpu_target(name: &'static str, chip_flag: &'static str) -> CompilerTarget {
+    CompilerTarget { name, device: name, flags: "", chip_flag, own_chip: None, chips: &[] }
 }

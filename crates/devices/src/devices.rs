@@ -15,7 +15,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::NamedPath;
-use crate::cuda::CudaDriver;
+use crate::cuda::{CudaDriver, gpu_target};
 
 #[cfg(feature = "vulkan")]
 use rehal_vulkan::VulkanDriver;
@@ -115,11 +115,6 @@ const HIP_CHIPS: &[&str] = &[
     "gfx1201", "gfx1250", "mi100", "mi210", "mi250", "mi300a", "mi300x", "mi308x", "mi325x", "mi350x",
     "mi355x",
 ];
-
-/// How programs are compiled for GPUs that the compiler calls `name`.
-pub(crate) const fn gpu_target(name: &'static str, chip_flag: &'static str) -> CompilerTarget {
-    CompilerTarget { name, device: name, flags: "", chip_flag, own_chip: None, chips: &[] }
-}
 
 /// How programs are compiled for the drivers of this build, and for those that it does not have, each by its
 /// short name.

@@ -470,8 +470,8 @@ impl Mapping {
         self.backend().unmap(&self.mapped, &self.memory)
     }
 
-    /// Unmaps it, and returns its bytes: a copy, unless nothing else has them, as those of a buffer of another
-    /// process.
+    /// Unmaps it, and returns its bytes: a copy, unless nothing else has them, as those of a buffer of
+    /// another process.
     pub(crate) fn into_copy(mut self) -> Result<HostMemory> {
         let is_own = self.memory.exclusive_bytes().is_some();
         let copy = match is_own {

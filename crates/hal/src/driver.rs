@@ -68,8 +68,8 @@ pub trait DriverBackend: Send + Sync {
     fn emulated(&self) -> &'static [&'static str];
 
     /// Creates the device with this `path`, enumerated or emulated; for an empty path, the default device.
-    /// Called only for emulated ones, or if it is available and not without devices. `group` has the devices that were created before it for the same
-    /// group, with which it may share threads.
+    /// Called only for emulated ones, or if it is available and not without devices. `group` has the devices
+    /// that were created before it for the same group, with which it may share threads.
     fn create_device(&self, path: &str, options: &OptionSet, group: &[Device]) -> Result<Device>;
 
     /// The files that its devices use.

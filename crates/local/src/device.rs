@@ -15,7 +15,7 @@ use rehal_hal::{
 use rehal_simt::Checks;
 
 use crate::command::LocalCommands;
-use crate::emulator::{CUDA_DRIVER, Emulation, EmulatorOptions};
+use crate::emulator::{CUDA_DRIVER, Emulation, EmulatorOptions, PTX_FORMAT};
 use crate::executable::format::FORMATS;
 use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, STACK_BYTES, perf};
 use crate::execute::{LiveNames, run_and_settle, run_kept};
@@ -44,7 +44,7 @@ struct LocalDevice {
     code: CodeKind,
 }
 
-/// What a device does with executables.
+/// The use of a device for executables.
 #[derive(Clone, Copy)]
 enum CodeKind {
     /// It runs code for CPUs.
@@ -166,8 +166,8 @@ impl LocalTask {
 
 /// Creates an emulated GPU of the driver for CUDA, with the options of `local-task`, of all drivers, and
 /// [`EmulatorOptions`](crate::emulator::EmulatorOptions). With optional checks, which compare the accesses of
-/// all workgroups, and if the first error fails a dispatch, it runs work on the thread that makes it ready: then
-/// the same is found each time.
+/// all workgroups, and if the first error fails a dispatch, it runs work on the thread that makes it ready:
+/// then the same is found each time.
 pub fn create_emulated(options: &OptionSet, group: &[Device]) -> Result<Device> {
     let (common, own): (CommonOptions, EmulatorOptions) = (options.get(), options.get());
     let mut device = match own.checks == Checks::default() && !common.guards_buffers {
@@ -388,7 +388,7 @@ impl DeviceBackend for LocalDevice {
         match self.code {
             // An image by itself does not say how it is dispatched.
             CodeKind::Emulated(_) => {
-                (FileKind::from_head(data) == Some(FileKind::CudaExecutable)).then_some("cuda-nvptx-fb")
+                (FileKind::from_head(data) == Some(FileKind::CudaExecutable)).then_some(PTX_FORMAT)
             }
             CodeKind::Cpu | CodeKind::Described => executable::infer_format(data),
         }

@@ -28,6 +28,7 @@ pub mod executable;
 mod execute;
 mod options;
 mod parameters;
+mod place;
 mod platform;
 mod pool;
 mod profile;

@@ -169,10 +169,10 @@ impl<'a> Dispatch<'a> {
         self.place.grid.iter().map(|it| u64::from(*it)).product()
     }
 
-    /// Runs the blocks that `share` hands out, as ranges of their indices: x counts fastest. Other threads may
-    /// run other blocks at the same time; each block belongs into one range. `is_stopped` is asked at least
-    /// every few milliseconds, and ends the launch with a fault. Returns the fault of a block; blocks that
-    /// other threads run end early then, without a fault.
+    /// Runs the blocks that `share` hands out, as ranges of their indices: x counts fastest. Other threads
+    /// may run other blocks at the same time; each block belongs into one range. `is_stopped` is asked at
+    /// least every few milliseconds, and ends the launch with a fault. Returns the fault of a block; blocks
+    /// that other threads run end early then, without a fault.
     pub fn run(
         &self,
         share: &mut dyn FnMut() -> Option<Range<u64>>,

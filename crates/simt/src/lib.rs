@@ -1,11 +1,14 @@
 //! A GPU's threads on the CPU: PTX, interpreted warp by warp, with checks that name the thread.
 //!
-//! The crate must not depend on the HAL, on captures, or on an API of GPUs. Emulated devices and tests use it.
+//! The crate must not depend on the HAL, on captures, or on an API of GPUs. Emulated devices and tests use
+//! it.
 //!
 //! A device calls it in four steps:
 //! 1. [`Module::parse_ptx`] verifies the text of an executable: nothing fails later because of its form.
 //! 2. [`Image::load`] allocates its variables, once for each device.
 //! 3. For each dispatch, the device chooses an address for each binding, writes these and the constants into
+//!
+//!
 //!    the arguments ([`Function::parameters`] has the layout), and checks the [`Launch`] by [`Dispatch::new`].
 //! 4. Its workers call [`Dispatch::run`], each with a closure that hands out ranges of blocks. Results do not
 //!    depend on how blocks are distributed, unless the blocks race. [`Dispatch::report`] then has the count

@@ -95,8 +95,8 @@ const OF_MEMORY: [&str; 8] = [
     "-w",
 ];
 
-/// For CUDA C: for the oldest GPUs that the compiler of programs knows, whose code all later ones run. As for C,
-/// nothing is fused unless a flag permits it.
+/// For CUDA C: for the oldest GPUs that the compiler of programs knows, whose code all later ones run. As for
+/// C, nothing is fused unless a flag permits it.
 const CUDA_FLAGS: [&str; 3] = ["--gpu-architecture=compute_80", "--fmad=false", "--std=c++17"];
 
 /// For Rust, which never fuses operations. A panic ends the process, as a crash of a kernel does.

@@ -1,10 +1,11 @@
-//! The emulated CUDA device: captures, programs and replacements run on it, and its checks name what is wrong.
+//! The emulated CUDA device: captures, programs and replacements run on it, and its checks name what is
+//! wrong.
 
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{Ran, Scratch, fail, fixture, print, run};
+use crate::common::{Ran, Scratch, command, fail, fixture, print, ran, run};
 
 const EMULATOR: &str = "--device=cuda://emulator";
 const MATMUL: &str = "f_dispatch_0_matmul_DxDxD_f32";
@@ -32,8 +33,8 @@ fn ptx(path: &str) -> String {
     String::from_utf8(bytes[at..end].to_vec()).unwrap()
 }
 
-/// A capture of a product of matrices, its PTX with some text replaced by other, and the flag that replaces the
-/// kernel by it.
+/// A capture of a product of matrices, its PTX with some text replaced by other, and the flag that replaces
+/// the kernel by it.
 fn replaced(scratch: &Scratch, from: &str, to: &str) -> (String, String, String) {
     let path = gpu_capture("dynamic_matmul.cuda");
     let text = ptx(&path);
@@ -162,4 +163,17 @@ fn what_cannot_be_emulated_is_an_error_before_anything_runs() {
         assert!(error.contains("try: emulate one, slowly: --device=cuda://emulator"), "{error}");
     }
     assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn cuda_c_needs_nvrtc() {
+    let scratch = Scratch::new();
+    let source = scratch.file("k.cu", format!("extern \"C\" __global__ void {MATMUL}() {{}}\n"));
+    let path = gpu_capture("dynamic_matmul.cuda");
+    let mut tool = command("rehal");
+    tool.args(["compare", EMULATOR, &format!("--with={source}"), &path]).env("REHAL_NVRTC", "/nowhere.so");
+    let ran = ran(tool.output().unwrap());
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("is CUDA C, and NVRTC, which compiles it, is not here"), "{ran:?}");
+    assert!(ran.stderr.contains("pip install nvidia-cuda-nvrtc-cu12"), "{ran:?}");
 }

@@ -214,8 +214,8 @@ impl Rounding {
         }
     }
 
-    /// Whether moving all of long inputs, too, would explain no more of this difference: pieces of them do, or
-    /// all were moved.
+    /// Whether moving all of long inputs, too, would explain no more of this difference: pieces of them do,
+    /// or all were moved.
     pub(super) fn is_enough(&self, known: &[Known<'_>]) -> bool {
         let is_explained = |it: &Known<'_>| self.unexplained(it.offset, it.expected, it.actual).is_none();
         !self.moves_pieces || known.iter().all(is_explained)

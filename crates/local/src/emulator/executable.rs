@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, Error, Remedy, Result, StatusCode};
 use rehal_crash::{CrashNote, Timed};
 use rehal_formats::{CodeImage, Executable, ImageKind, read_cuda};
 use rehal_hal::{ExecutableParams, FunctionInfo};
@@ -10,9 +10,10 @@ use smallvec::SmallVec;
 
 use super::{Emulation, GRANULE_BYTES, findings};
 use crate::executable::{DispatchArguments, Share, WorkgroupFailure};
+use crate::place::Place;
 
-/// Bindings begin at these addresses and at their offset in a buffer, so that they are aligned as that is, and
-/// each access tells which binding it means.
+/// Bindings begin at these addresses and at their offset in a buffer, so that they are aligned as that is,
+/// and each access tells which binding it means.
 const BINDING_STRIDE: u64 = 1 << 40;
 
 /// An executable for GPUs, whose functions are interpreted.
@@ -113,7 +114,10 @@ impl EmulatedExecutable {
             (Cause::Stopped, Some(limit)) => {
                 let limit = limit.as_secs_f64();
                 Error::new(StatusCode::DeadlineExceeded, format!("it ran for more than {limit} s: {fault}"))
-                    .advise("allow more time, or any: --device_timeout=TIME, or 0")
+                    .advise(Remedy::SetOption {
+                        name: "device_timeout".into(),
+                        value: "TIME, or 0 for any".into(),
+                    })
             }
             _ => fault.into(),
         };
@@ -154,12 +158,10 @@ fn load_image(data: &[u8], image: &CodeImage) -> Result<Image> {
         return Err(Error::incompatible(format!(
             "a {kind} is machine code for {target}, which cannot be emulated"
         ))
-        .advise(
-            "replace it by PTX: --replay_executable_substitution=NAME=k.ptx, or record a program with PTX",
-        ));
+        .advise("replace it by PTX (.ptx), or record a program whose executables have PTX"));
     }
     let module = Module::parse_ptx(bytes, &Limits::default()).map_err(|error| {
-        Error::from(error).advise("write it in another way: --replay_executable_substitution=NAME=k.ptx")
+        Error::from(error).advise("write it in another way, and replace the executable by it (.ptx)")
     })?;
     Image::load(Arc::new(module))
 }
@@ -209,7 +211,7 @@ fn address(index: usize, offset: u64) -> u64 {
 }
 
 fn regions<'a>(arguments: &DispatchArguments<'a>) -> SmallVec<[Region<'a>; 8]> {
-    let of = |(index, place): (usize, &crate::execute::Place<'a>)| {
+    let of = |(index, place): (usize, &Place<'a>)| {
         let end = place.offset() + place.length();
         Region {
             address: address(index, place.offset()),

@@ -1,7 +1,7 @@
 use parking_lot::Mutex;
 use rehal_simt::Finding;
 
-/// What the checks of emulated devices of this process found, and nobody has taken.
+/// The findings of emulated devices of this process that nobody has taken.
 static FOUND: Mutex<Findings> = Mutex::new(Findings { all: Vec::new(), dropped: 0 });
 
 /// Limit on the places that are kept.
@@ -21,7 +21,7 @@ pub struct Findings {
 pub struct DispatchFinding {
     /// The record of a capture that submitted the work, as messages name it; `None` if it is of a program.
     pub record: Option<String>,
-    /// What was found.
+    /// The error, with its place.
     pub finding: Finding,
 }
 

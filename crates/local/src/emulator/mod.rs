@@ -1,7 +1,7 @@
 //! Emulated GPUs: devices of the CPU whose executables are code for GPUs, which [`rehal_simt`] interprets.
 //!
-//! Their code is verified instead of trusted: it can access only the bindings and constants of a dispatch, and
-//! the variables of its module.
+//! Their code is verified instead of trusted: it can access only the bindings and constants of a dispatch,
+//! and the variables of its module.
 
 #![deny(unsafe_code)]
 
@@ -10,7 +10,7 @@ mod findings;
 
 use std::time::Duration;
 
-use rehal_base::{Error, StatusCode};
+use rehal_base::{Error, Remedy, StatusCode};
 use rehal_hal::gpu_formats::CUDA;
 use rehal_hal::{
     BufferParams, BufferUsage, DeviceOptions, DeviceParameter, ExecutableFormat, MemoryType, ParameterGroup,
@@ -24,6 +24,8 @@ pub use rehal_simt::{Finding, FindingKind, Target};
 
 /// The name of the driver.
 pub const CUDA_DRIVER: &str = "cuda";
+/// The format of executables of the compiler.
+pub(crate) const PTX_FORMAT: &str = "cuda-nvptx-fb";
 /// The path of the emulated device of a driver.
 pub const EMULATOR: &str = "emulator";
 
@@ -106,7 +108,7 @@ impl Emulation {
     /// The properties that programs ask for (source: `iree_hal_cuda_device_query_i64`).
     pub(crate) fn query(category: &str, key: &str) -> Option<i64> {
         match (category, key) {
-            ("hal.executable.format", format) => Some((format == "cuda-nvptx-fb").into()),
+            ("hal.executable.format", name) => Some((name == PTX_FORMAT).into()),
             ("cuda.device", "compute_capability_major") => Some(9),
             ("cuda.device", "compute_capability_minor") => Some(0),
             _ => None,
@@ -120,7 +122,7 @@ pub fn no_hardware(driver: &str) -> Error {
         StatusCode::Unavailable,
         format!("driver '{driver}' finds no GPU: this build does not drive the hardware"),
     )
-    .advise(format!("emulate one, slowly: --device={driver}://{EMULATOR}"))
+    .advise(Remedy::EmulateDevice { uri: format!("{driver}://{EMULATOR}") })
 }
 
 #[cfg(test)]

@@ -7,11 +7,10 @@ use rehal_base::HostMemory;
 use rehal_hal::{CachingMode, ExecutableParams, FunctionInfo};
 use rehal_vm::Budget;
 
-use super::dispatch::Share;
-use super::local_executable::DispatchArguments;
+use super::dispatch::{DispatchArguments, Share};
 use super::vmvx::VmvxExecutable;
 use super::{abi, elf, format};
-use crate::execute::Place;
+use crate::place::Place;
 
 /// Reads `bytes` as an executable in all supported ways, and maps images that parse. Runs VM programs, but no
 /// machine code.

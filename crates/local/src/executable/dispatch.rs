@@ -11,6 +11,7 @@ use super::abi::{self, DispatchState, WorkgroupState};
 use super::library::Library;
 use super::processor;
 use super::running::RunningKernel;
+use crate::place::Place;
 use crate::platform::{KernelMode, KernelStack};
 
 /// A range of memory that a dispatch reads or writes.
@@ -57,6 +58,16 @@ impl Default for Dispatch<'_> {
     }
 }
 
+/// The arguments with which a driver runs a function.
+pub(crate) struct DispatchArguments<'a> {
+    pub(crate) workgroup_count: [u32; 3],
+    pub(crate) workgroup_size: [u32; 3],
+    pub(crate) constants: &'a [u32],
+    pub(crate) bindings: &'a [Place<'a>],
+    /// Bytes of local memory in addition to the function's own requirement.
+    pub(crate) dynamic_local_memory: u32,
+}
+
 /// Part of the workgroups of a dispatch, for one of the threads that run it.
 ///
 /// Workgroups are numbered with x fastest, then y, then z.
@@ -85,6 +96,23 @@ impl From<Error> for WorkgroupFailure {
 pub fn workgroup_total(count: [u32; 3]) -> u64 {
     let [x, y, z] = count.map(u64::from);
     (x * y).saturating_mul(z)
+}
+
+/// Fails if a workgroup needs more local memory than a thread has.
+#[inline]
+pub(super) fn check_local_memory(function: &FunctionInfo, length: u64, limit: Option<u64>) -> Result<()> {
+    match limit {
+        Some(limit) if length > limit => Err(exceeds_local_memory(function, length, limit)),
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn exceeds_local_memory(function: &FunctionInfo, length: u64, limit: u64) -> Error {
+    let name = function.name.escape_debug();
+    Error::resource_exhausted(format!(
+        "function '{name}' needs {length} bytes of local memory per workgroup, a worker has {limit}"
+    ))
 }
 
 /// The workgroups of a range in order.

@@ -9,14 +9,16 @@ use rehal_hal::{
 use smallvec::SmallVec;
 
 use super::cost::{Cost, Costs};
-use super::dispatch::{Dispatch, MemorySpan, Share, WorkgroupFailure, workgroup_total};
+use super::dispatch::{
+    Dispatch, DispatchArguments, MemorySpan, Share, WorkgroupFailure, check_local_memory, workgroup_total,
+};
 use super::format::Format;
 use super::library::{Library, LoadOptions};
 use super::plugin::Plugins;
 use super::schedule::Scheduled;
 use super::vmvx::VmvxExecutable;
 use crate::emulator::{EmulatedExecutable, Emulation};
-use crate::execute::Place;
+use crate::place::Place;
 use crate::profile::WorkgroupClock;
 
 /// A loaded executable of a CPU driver.
@@ -37,16 +39,6 @@ enum Code {
     Emulated(EmulatedExecutable),
     /// Functions whose dispatches do nothing.
     Described(Vec<FunctionInfo>),
-}
-
-/// The arguments with which a driver runs a function.
-pub(crate) struct DispatchArguments<'a> {
-    pub(crate) workgroup_count: [u32; 3],
-    pub(crate) workgroup_size: [u32; 3],
-    pub(crate) constants: &'a [u32],
-    pub(crate) bindings: &'a [Place<'a>],
-    /// Bytes of local memory in addition to the function's own requirement.
-    pub(crate) dynamic_local_memory: u32,
 }
 
 /// How a device runs its executables.
@@ -268,23 +260,6 @@ fn wrote(function: &FunctionInfo, place: &str) -> Error {
     let name = function.name.escape_debug();
     Error::out_of_range(format!("function '{name}' wrote {place}"))
         .advise("a kernel may write only its bindings: correct its indices, and the sizes that it assumes")
-}
-
-/// Fails if a workgroup needs more local memory than a thread has.
-#[inline]
-pub(super) fn check_local_memory(function: &FunctionInfo, length: u64, limit: Option<u64>) -> Result<()> {
-    match limit {
-        Some(limit) if length > limit => Err(exceeds_local_memory(function, length, limit)),
-        _ => Ok(()),
-    }
-}
-
-#[cold]
-fn exceeds_local_memory(function: &FunctionInfo, length: u64, limit: u64) -> Error {
-    let name = function.name.escape_debug();
-    Error::resource_exhausted(format!(
-        "function '{name}' needs {length} bytes of local memory per workgroup, a worker has {limit}"
-    ))
 }
 
 impl ExecutableBackend for LocalExecutable {

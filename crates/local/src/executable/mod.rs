@@ -38,12 +38,13 @@ mod schedule;
 mod static_memory;
 
 pub use code::{ElfCode, FunctionCode};
+pub(crate) use dispatch::DispatchArguments;
 pub use dispatch::{Dispatch, MemorySpan, STACK_BYTES, Share, WorkgroupFailure, workgroup_total};
 pub use format::{infer as infer_format, is_supported};
 pub(crate) use image_cache::clear as drop_kept_images;
 pub use imports::{ImportProvider, ImportRequest};
 pub use library::{Library, LoadOptions};
-pub(crate) use local_executable::{DispatchArguments, ExecutableOptions, LocalExecutable};
+pub(crate) use local_executable::{ExecutableOptions, LocalExecutable};
 #[doc(hidden)]
 pub use perf::open as open_perf_files;
 pub use plugin::{Plugin, Plugins};

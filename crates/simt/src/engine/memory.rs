@@ -49,7 +49,8 @@ pub(crate) struct Site {
     pub lane: u32,
 }
 
-/// Held by atomic operations on global memory, by the offset: of all launches, since several may share memory.
+/// Held by atomic operations on global memory, by the offset: of all launches, since several may share
+/// memory.
 static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 
 impl<'a> BlockMemory<'a> {
@@ -173,8 +174,8 @@ impl<'a> BlockMemory<'a> {
         }
     }
 
-    /// Loads the bytes of all lanes whose addresses follow each other, if nothing about the accesses has to be
-    /// looked at. Returns whether it did.
+    /// Loads the bytes of all lanes whose addresses follow each other, if nothing about the accesses has to
+    /// be looked at. Returns whether it did.
     #[inline(always)]
     pub(crate) fn load_row<const N: usize, const L: usize>(
         &self,

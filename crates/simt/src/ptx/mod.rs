@@ -1,9 +1,9 @@
 //! PTX as an instruction set of the engine.
 //!
-//! `parser` makes statements of text, `lower` makes [`Inst`]s of statements, and `exec` runs these. Each kernel
-//! is lowered with the functions that it calls into one piece of code with one numbering of registers, which
-//! is possible because functions may not be recursive. An instruction is a code over types and modifiers:
-//! each part of a name is understood, or the text is rejected.
+//! `parser` makes statements of text, `lower` makes [`Inst`]s of statements, and `exec` runs these. Each
+//! kernel is lowered with the functions that it calls into one piece of code with one numbering of registers,
+//! which is possible because functions may not be recursive. An instruction is a code over types and
+//! modifiers: each part of a name is understood, or the text is rejected.
 
 mod ast;
 mod exec;

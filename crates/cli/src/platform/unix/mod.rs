@@ -58,7 +58,7 @@ fn mode(existing: Option<&Metadata>) -> u32 {
     existing.map_or(0o666, |it| it.permissions().mode())
 }
 
-/// What this process writes to standard output appears on standard error.
+/// Makes standard output of this process another name of its standard error.
 pub(crate) fn print_to_stderr() -> io::Result<()> {
     Ok(rustix::stdio::dup2_stdout(io::stderr())?)
 }

@@ -99,8 +99,8 @@ enum Rule {
     Trapped,
     /// It is allowed if one of these is true of its arguments: all its conditions.
     If(Vec<Vec<Condition>>),
-    /// It is not allowed if the lower half of this argument is one of these; else like `If`, or always if there
-    /// are no conditions.
+    /// It is not allowed if the lower half of this argument is one of these; else like `If`, or always if
+    /// there are no conditions.
     Unless(u8, Vec<u32>, Vec<Vec<Condition>>),
 }
 

@@ -9,9 +9,10 @@ use smallvec::SmallVec;
 
 use super::module::VmvxModule;
 use crate::executable::abi::{LOCAL_MEMORY_PAGE_BYTES, MAX_BINDING_COUNT, MAX_CONSTANT_COUNT};
-use crate::executable::dispatch::{Share, WorkgroupFailure, Workgroups, check_arguments, number_of};
-use crate::executable::local_executable::{DispatchArguments, check_local_memory};
-use crate::execute::Place;
+use crate::executable::dispatch::{
+    DispatchArguments, Share, WorkgroupFailure, Workgroups, check_arguments, check_local_memory, number_of,
+};
+use crate::place::Place;
 use crate::platform;
 
 /// An executable of format `vmvx-bytecode-fb`: a bytecode module whose exports are the entry points.
