@@ -28,7 +28,7 @@ pub(super) struct Bound {
     pub range: Range,
     /// Its bytes before the dispatch; empty unless they are kept.
     pub before: Vec<u8>,
-    /// Those after it; `None` if it changed nothing.
+    /// Its bytes after the dispatch; `None` if that changed nothing.
     changed: Option<Vec<u8>>,
     /// The formats as which all bytes before the dispatch are [usual](Format::is_usual): see
     /// [`Bound::forget`].

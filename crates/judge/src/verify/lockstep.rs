@@ -346,8 +346,11 @@ impl Follower<'_> {
                 _ => Err(Self::out_of_step(target.place.record)),
             }
         };
+        let is_enough = |it: &Rounding| {
+            known.iter().all(|known| it.is_enough(known.offset, known.expected, known.actual))
+        };
         match measure(false)? {
-            Some(rounding) if !rounding.is_enough(known) => measure(true),
+            Some(rounding) if !is_enough(&rounding) => measure(true),
             measured => Ok(measured),
         }
     }

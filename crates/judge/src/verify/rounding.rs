@@ -29,7 +29,6 @@ use rehal_replay::{ChangeTracker, Operation, TrackedBinding, without};
 use rehal_values::Floats;
 use serde::{Deserialize, Serialize};
 
-use super::judge::Known;
 use crate::{
     bytes::{part, read},
     float_format::{Format, Nudge},
@@ -214,11 +213,10 @@ impl Rounding {
         }
     }
 
-    /// Whether moving all of long inputs, too, would explain no more of this difference: pieces of them do,
-    /// or all were moved.
-    pub(super) fn is_enough(&self, known: &[Known<'_>]) -> bool {
-        let is_explained = |it: &Known<'_>| self.unexplained(it.offset, it.expected, it.actual).is_none();
-        !self.moves_pieces || known.iter().all(is_explained)
+    /// Whether moving all of long inputs, too, would explain no more of a difference at `offset`: pieces of
+    /// them do, or all were moved.
+    pub(super) fn is_enough(&self, offset: u64, expected: &[u8], actual: &[u8]) -> bool {
+        !self.moves_pieces || self.unexplained(offset, expected, actual).is_none()
     }
 
     /// The first element from `offset` on whose difference rounding does not explain.

@@ -31,7 +31,7 @@ fn bytes_of(element_type: ElementType, numbers: &[f64]) -> Vec<u8> {
     bytes
 }
 
-/// What rounding explains of a captured kernel's results, with these ranges of the inputs moved, in elements.
+/// The scales of a captured kernel's results, with these ranges of the inputs moved, in elements.
 fn rounding_of(
     element_type: &str,
     inputs: &[f64],
@@ -349,28 +349,22 @@ fn what_pieces_do_not_explain_needs_all_inputs() {
     let bytes = bytes_of(element_type.parse().unwrap(), &inputs);
     let results = |sum| run(element_type.parse().unwrap(), &sums(sum), &bytes);
     let (expected, actual, wrong) = (results(in_order), results(reversed), results(without_last));
-    // As a part of the results, from this element on.
-    let first = 16;
-    let known = |actual| Known { offset: 4 * first as u64, expected: &expected[4 * first..], actual };
     let measured = |moved| rounding_of(element_type, &inputs, &sums(in_order), moved).unwrap();
     let one_row = 17 * depth..18 * depth;
     let by_pieces = measured(Some(std::slice::from_ref(&one_row)));
-    assert!(!by_pieces.is_enough(&[known(&actual[4 * first..])]));
-    assert!(by_pieces.is_enough(&[known(&expected[4 * first..])]), "nothing differs");
-    let of_row = |at: usize| {
-        let range = 4 * at..4 * at + 4;
-        by_pieces.is_enough(&[Known {
-            offset: range.start as u64,
-            expected: &expected[range.clone()],
-            actual: &actual[range],
-        }])
+    let is_enough = |it: &Rounding, part: std::ops::Range<usize>, actual: &[u8]| {
+        it.is_enough(part.start as u64, &expected[part.clone()], &actual[part])
     };
-    assert!(of_row(17), "what pieces explain");
+    // Parts of the results: from an element on, and the one that pieces explain.
+    let (part, explained) = (4 * 16..4 * 64, 4 * 17..4 * 18);
+    assert!(!is_enough(&by_pieces, part.clone(), &actual));
+    assert!(is_enough(&by_pieces, part.clone(), &expected), "nothing differs");
+    assert!(is_enough(&by_pieces, explained, &actual));
     let by_all = measured(None);
     assert_eq!(by_all.unexplained(0, &expected, &actual), None);
     // There is no more to move.
     assert!(by_all.unexplained(0, &expected, &wrong).is_some());
-    assert!(by_all.is_enough(&[known(&wrong[4 * first..])]));
+    assert!(is_enough(&by_all, part, &wrong));
 }
 
 /// All of them are within the input, apart, and begin at an element.
