@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// What is wrong with an access or a barrier.
+/// The kind of an error of an access or a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FindingKind {
     /// A read outside of all regions and variables. It returned zeros.
@@ -58,6 +58,8 @@ pub enum Target {
     Local,
     /// Arguments of the kernel.
     Arguments,
+    /// A barrier of the block.
+    Barrier,
     /// No memory that is near.
     Nothing,
 }
@@ -90,13 +92,17 @@ pub struct Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ([bx, by, bz], [x, y, z]) = (self.block, self.thread);
-        write!(f, "{} of {} bytes ", self.kind, self.bytes)?;
+        match self.target {
+            Target::Barrier => write!(f, "{} ", self.kind)?,
+            _ => write!(f, "{} of {} bytes ", self.kind, self.bytes)?,
+        }
         match self.target {
             Target::Region(index) => write!(f, "at offset {} of binding {index}", self.offset)?,
             Target::Variables => write!(f, "at offset {} of the module's variables", self.offset)?,
             Target::Shared => write!(f, "at offset {} of shared memory", self.offset)?,
             Target::Local => write!(f, "at offset {} of local memory", self.offset)?,
             Target::Arguments => write!(f, "at offset {} of the arguments", self.offset)?,
+            Target::Barrier => write!(f, "{}", self.offset)?,
             Target::Nothing => write!(f, "at address {:#x}", self.offset)?,
         }
         write!(f, ": function '{}', block ({bx}, {by}, {bz}), thread ({x}, {y}, {z}), ", self.function)?;
@@ -126,7 +132,7 @@ const MAX_PLACES: usize = 1000;
 #[derive(Debug, Default)]
 pub(crate) struct FoundList {
     pub all: Vec<Found>,
-    /// Those of places beyond the limit.
+    /// Findings of places beyond the limit.
     pub dropped: u64,
 }
 

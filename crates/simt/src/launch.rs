@@ -2,72 +2,22 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rehal_base::{Error, HostMemory, Result};
+use rehal_base::{Error, Result};
 
 use crate::engine::{Block, BlockMemory, BlockPlace, GridShadow, InstructionSet, Regions, Shared};
 use crate::fault::{Cause, Fault, WarpAt};
 use crate::finding::{Finding, Found, FoundList};
-use crate::module::{Function, Image};
+use crate::function::Function;
+use crate::limits::{MAX_BLOCK_THREADS, MAX_SHARED_BYTES, VARIABLES_ADDRESS};
+use crate::module::Image;
 use crate::ptx::Program;
-
-/// The most memory that a block can have, in bytes (sm_90: 227 KiB).
-pub const MAX_SHARED_BYTES: u32 = 227 << 10;
-/// The most threads of a block.
-pub const MAX_BLOCK_THREADS: u32 = 1024;
-/// The address of the variables of the module that runs.
-pub const VARIABLES_ADDRESS: u64 = 3 << 56;
+use crate::region::{Checks, Region};
 
 /// Limits on the blocks of a grid, and on the threads of a block, by dimension.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 /// Limit on the memory of the threads of a block together, in bytes.
 const MAX_LOCAL_BYTES: u64 = 512 << 20;
-
-/// Memory that a kernel may access, at an address that the caller chooses.
-///
-/// The address space is the launch's own: no address has to be one of the host. Two regions may show the same
-/// memory at two addresses, which lets findings name the binding that a kernel went beyond; races between
-/// such regions are not found. Addresses below 2^48 are free for use. 0 should remain unused.
-#[derive(Clone, Copy)]
-pub struct Region<'a> {
-    /// The address of the first byte.
-    pub address: u64,
-    /// Bytes.
-    pub length: u64,
-    /// Bytes after these that belong to the granule of the allocation. A read of them is noted, and yields
-    /// the bytes of `memory`, or zeros beyond its end.
-    pub slack: u64,
-    /// The memory that contains the region.
-    pub memory: &'a HostMemory,
-    /// The offset of the region in `memory`, in bytes.
-    pub offset: u64,
-    /// Whether it may be written.
-    pub is_writable: bool,
-}
-
-/// Optional checks. Those of bounds, alignment and read-only memory are always done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checks {
-    /// Reads of memory of the block or the thread that nothing wrote.
-    pub uninitialized: bool,
-    /// Data races, within a block and between blocks. To get the same findings in each run, let one thread
-    /// run all blocks.
-    pub races: bool,
-    /// Barriers that threads reach at different instructions, or that threads which ended do not reach.
-    pub barriers: bool,
-}
-
-impl Checks {
-    /// All of them.
-    pub fn all() -> Self {
-        Self { uninitialized: true, races: true, barriers: true }
-    }
-
-    #[inline(always)]
-    pub(crate) fn has_shadow(self) -> bool {
-        self.uninitialized | self.races
-    }
-}
 
 /// A kernel with its grid, arguments and memory.
 #[derive(Clone, Copy)]
@@ -90,12 +40,12 @@ pub struct Launch<'a> {
     pub budget: Option<u64>,
 }
 
-/// What a launch did.
+/// The outcome of a launch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Instructions of the text, counted for each thread that executed them.
     pub thread_instructions: u64,
-    /// What the checks found, by line.
+    /// The findings of the checks, by line.
     pub findings: Vec<Finding>,
     /// Findings beyond those that are kept.
     pub dropped_findings: u64,
@@ -223,7 +173,7 @@ impl<'a> Dispatch<'a> {
         outcome
     }
 
-    /// What the launch did, after all threads returned from [`Dispatch::run`].
+    /// The outcome of the launch, after all threads returned from [`Dispatch::run`].
     pub fn report(self) -> Report {
         let found = std::mem::take(&mut *self.found.lock());
         let mut all = found.all;

@@ -4,12 +4,11 @@
 //! it.
 //!
 //! A device calls it in four steps:
-//! 1. [`Module::parse_ptx`] verifies the text of an executable: nothing fails later because of its form.
+//! 1. [`Module::parse_ptx`] verifies the text of an executable, so that nothing fails later for its form.
 //! 2. [`Image::load`] allocates its variables, once for each device.
 //! 3. For each dispatch, the device chooses an address for each binding, writes these and the constants into
-//!
-//!
-//!    the arguments ([`Function::parameters`] has the layout), and checks the [`Launch`] by [`Dispatch::new`].
+//!    the arguments ([`Function::parameters`] has the layout), and checks the [`Launch`] by
+//!    [`Dispatch::new`].
 //! 4. Its workers call [`Dispatch::run`], each with a closure that hands out ranges of blocks. Results do not
 //!    depend on how blocks are distributed, unless the blocks race. [`Dispatch::report`] then has the count
 //!    of instructions and the findings; a kernel that cannot end is a [`Fault`], which names where each warp
@@ -28,17 +27,19 @@
 mod engine;
 mod fault;
 mod finding;
+mod function;
 pub mod fuzzing;
 mod launch;
 mod limits;
 mod module;
 mod numbers;
 mod ptx;
+mod region;
 
 pub use fault::{Cause, Fault, WarpAt};
 pub use finding::{Finding, FindingKind, Target};
-pub use launch::{
-    Checks, Dispatch, Launch, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, Region, Report, VARIABLES_ADDRESS,
-};
-pub use limits::Limits;
-pub use module::{Function, Image, Module, Parameter, Symbol};
+pub use function::{Function, Parameter, Symbol};
+pub use launch::{Dispatch, Launch, Report};
+pub use limits::{Limits, MAX_BLOCK_THREADS, MAX_SHARED_BYTES, VARIABLES_ADDRESS};
+pub use module::{Image, Module};
+pub use region::{Checks, Region};

@@ -1,3 +1,10 @@
+/// The most memory that a block can have, in bytes (sm_90: 227 KiB).
+pub const MAX_SHARED_BYTES: u32 = 227 << 10;
+/// The most threads of a block.
+pub const MAX_BLOCK_THREADS: u32 = 1024;
+/// The address of the variables of the module that runs.
+pub const VARIABLES_ADDRESS: u64 = 3 << 56;
+
 /// Limits on modules, which keep untrusted text from using more than its share. All are far beyond what
 /// compilers emit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +42,7 @@ impl Default for Limits {
             registers: 1 << 18,
             nesting: 100,
             local_bytes: 512 << 10,
-            shared_bytes: crate::MAX_SHARED_BYTES,
+            shared_bytes: MAX_SHARED_BYTES,
             variable_bytes: 256 << 20,
         }
     }

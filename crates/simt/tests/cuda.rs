@@ -1,6 +1,7 @@
 //! Kernels that NVRTC compiled (`tests/cuda`), compared with Rust's arithmetic.
 
 #![forbid(unsafe_code)]
+#![allow(clippy::precedence, clippy::manual_is_multiple_of, reason = "formulas as the PTX ISA has them")]
 
 mod common;
 

@@ -279,6 +279,20 @@ fn races_are_found_by_byte_and_only_if_values_change() {
 }
 
 #[test]
+fn barriers_that_threads_do_not_reach_together_are_found() {
+    let checks = Checks { barriers: true, ..Checks::default() };
+    let shown =
+        |body: &str| findings(body, checks, 64, 1).iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(shown("setp.eq.u32 %p, %i, 3; @%p bra L; L: bar.sync 0;"), [""; 0]);
+    let found = shown("setp.eq.u32 %p, %i, 3; @%p bra L; bar.sync 1; ret; L: bar.sync 1;");
+    let expected =
+        "divergent barrier 1: function 'k', block (0, 0, 0), thread (3, 0, 0), line 7: L: bar.sync 1";
+    assert_eq!(found, [expected]);
+    assert_eq!(shown("setp.gt.u32 %p, %i, 40; @%p ret; bar.sync 0;").len(), 1);
+    assert_eq!(shown("setp.lt.u32 %p, %i, 32; @%p bar.sync 2, 32;"), [""; 0]);
+}
+
+#[test]
 fn launches_are_checked() {
     let text = kernel("ret;").replace("{\n", ".maxntid 64, 2, 1 {\n");
     let image = Image::load(Arc::new(parse(&text).unwrap())).unwrap();

@@ -75,6 +75,11 @@ impl Barrier {
         value
     }
 
+    /// Whether it waits for all threads of the block.
+    pub(crate) fn is_of_all(&self) -> bool {
+        self.threads.is_none()
+    }
+
     pub(crate) fn arrived(&self) -> u32 {
         self.arrived
     }

@@ -1,7 +1,7 @@
 use super::barrier::{BARRIERS, Barrier, BarrierUse};
 use super::group::{Event, GROUP_TURN, Group, Groups, State};
+use super::instruction_set::{InstructionSet, WarpPlace, first_lanes};
 use super::memory::BlockMemory;
-use super::{InstructionSet, WarpPlace, first_lanes};
 use crate::fault::{Cause, WarpAt};
 
 /// Instructions of warps between two looks at the clock of the launch.
@@ -134,12 +134,12 @@ impl<I: InstructionSet> Block<I> {
                 let mut part = split(&mut group, mask);
                 match part.calls.pop() {
                     Some(pc) => groups.put(Group { pc, ..part }),
-                    None => self.exit(code, index, mask),
+                    None => self.exit(code, index, mask, memory),
                 }
             }
             Event::Exit { mask } => {
                 group.mask &= !mask;
-                self.exit(code, index, mask);
+                self.exit(code, index, mask, memory);
             }
             Event::Lanes { mask } => {
                 let part = split(&mut group, mask);
@@ -161,7 +161,7 @@ impl<I: InstructionSet> Block<I> {
         Ok(())
     }
 
-    fn exit(&mut self, code: &I, index: usize, mask: u64) {
+    fn exit(&mut self, code: &I, index: usize, mask: u64, memory: &mut BlockMemory<'_>) {
         self.warps[index].groups.live &= !mask;
         self.live -= mask.count_ones();
         // Those that waited for these lanes do so no longer.
@@ -169,7 +169,7 @@ impl<I: InstructionSet> Block<I> {
             group.state = State::Ready;
         }
         for id in 0..BARRIERS {
-            self.release_if_complete(code, id);
+            self.release_if_complete(code, id, memory);
         }
     }
 
@@ -192,16 +192,18 @@ impl<I: InstructionSet> Block<I> {
         }
         let barrier = &mut self.barriers[how.id as usize];
         barrier.arrive(index as u32, mask, absent, how).map_err(Cause::Barrier)?;
-        if self.release_if_complete(code, how.id as usize) {
-            memory.end_phase();
-        }
+        self.release_if_complete(code, how.id as usize, memory);
         Ok(())
     }
 
-    fn release_if_complete(&mut self, code: &I, id: usize) -> bool {
+    fn release_if_complete(&mut self, code: &I, id: usize, memory: &mut BlockMemory<'_>) {
         if !self.barriers[id].is_complete(self.live) {
-            return false;
+            return;
         }
+        if memory.shared.checks.barriers && self.barriers[id].is_of_all() {
+            self.check_barrier(code, id, memory);
+        }
+        memory.end_phase();
         let value = self.barriers[id].release();
         for warp in &mut self.warps {
             for group in &mut warp.groups.all {
@@ -211,7 +213,22 @@ impl<I: InstructionSet> Block<I> {
                 }
             }
         }
-        true
+    }
+
+    /// Finds threads that are at another instruction than the first, and those that ended.
+    fn check_barrier(&self, code: &I, id: usize, memory: &mut BlockMemory<'_>) {
+        let all = self.warps.iter().enumerate().flat_map(|(index, warp)| {
+            let waiting = warp.groups.all.iter().filter(|it| it.state == State::Barrier(id as u32));
+            waiting.map(move |it| (index as u32 * I::LANES + it.mask.trailing_zeros(), it.pc))
+        });
+        let all: Vec<_> = all.collect();
+        let threads: u32 = self.warps.iter().map(|it| it.lanes).sum();
+        let Some((first, pc)) = all.iter().min().copied() else { return };
+        let other =
+            all.iter().copied().find(|it| it.1 != pc).or((self.live < threads).then_some((first, pc)));
+        if let Some((thread, pc)) = other {
+            memory.find_barrier(thread, code.place(pc - 1), id);
+        }
     }
 
     /// Where the warps are: each group of lanes of each.

@@ -4,18 +4,9 @@ use parking_lot::Mutex;
 
 use super::regions::{Placed, Shared};
 use super::shadow::{Actor, BlockShadow};
+use super::windows::{ARGUMENT_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use crate::finding::{FindingKind, Found, FoundList, Target};
 use crate::ptx::Place;
-
-/// The window of the memory of a block in the generic address space. It and the next are beyond the 48 bits
-/// that addresses of memory have.
-pub(crate) const SHARED_WINDOW: u64 = 1 << 56;
-/// The window of the memory of a thread.
-pub(crate) const LOCAL_WINDOW: u64 = 2 << 56;
-/// The window of the arguments of the kernel.
-pub(crate) const ARGUMENT_WINDOW: u64 = 4 << 56;
-/// Bytes of a window.
-pub(crate) const WINDOW_BYTES: u64 = 1 << 32;
 
 /// Memory as the threads of a block see it.
 pub(crate) struct BlockMemory<'a> {
@@ -484,6 +475,21 @@ impl BlockMemory<'_> {
     fn actor(&self, site: Site) -> Actor {
         let step = self.steps[(self.first_thread / self.lanes) as usize];
         Actor { block: self.block, thread: self.first_thread + site.lane, phase: self.phase, step }
+    }
+
+    /// Finds a barrier that threads do not reach together.
+    pub(crate) fn find_barrier(&mut self, thread: u32, at: u32, id: usize) {
+        let (kind, target) = (FindingKind::DivergentBarrier, Target::Barrier);
+        self.found.add(Found {
+            kind,
+            at,
+            target,
+            offset: id as i64,
+            bytes: 0,
+            block: self.block,
+            thread,
+            count: 1,
+        });
     }
 
     #[cold]

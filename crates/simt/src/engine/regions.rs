@@ -2,12 +2,12 @@ use std::sync::atomic::AtomicU64;
 
 use rehal_base::{Error, HostMemory, Result};
 
-use super::memory::{ARGUMENT_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use super::shadow::GridShadow;
+use super::windows::{ARGUMENT_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use crate::finding::Target;
-use crate::{Checks, Region};
+use crate::region::{Checks, Region};
 
-/// What all threads that run blocks of a launch share.
+/// State that all threads which run blocks of a launch share.
 pub(crate) struct Shared<'a> {
     pub regions: Regions<'a>,
     pub arguments: &'a [u8],

@@ -1,4 +1,4 @@
-//! What is known of each byte of memory while checks run.
+//! Knowledge of each byte of memory while checks run.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes whose shadow is allocated together.
 const PAGE_BYTES: u64 = 1 << 10;
 
-/// A thread at a time: block, thread, and phase between barriers. 0 is no thread.
+/// A thread at a time: block, thread, and phase between barriers. 0 means that there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Actor {
     pub block: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Actor {
 const THREAD_BITS: u32 = 11;
 const PHASE_BITS: u32 = 14;
 const STEP_BITS: u32 = 14;
-/// What a second reader leaves: reads of more than one thread.
+/// Mark of a second reader: reads of more than one thread.
 const MANY: u64 = 1 << 63;
 
 impl Actor {

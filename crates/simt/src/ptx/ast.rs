@@ -1,4 +1,4 @@
-//! What the text of a module says, before names are resolved.
+//! The text of a module as data, before names are resolved.
 
 use super::types::Type;
 
@@ -78,7 +78,7 @@ pub(crate) enum Statement<'a> {
         at: usize,
         name: &'a str,
     },
-    /// Registers, with the number of those that a name stands for.
+    /// Registers, with their number if a name is a prefix of several.
     Registers {
         at: usize,
         kind: Type,

@@ -1,203 +1,22 @@
 //! PTX as an instruction set of the engine.
 //!
-//! `parser` makes statements of text, `lower` makes [`Inst`]s of statements, and `exec` runs these. Each
+//! `parser` makes statements of text, `lower` makes [`op::Inst`]s of statements, and `exec` runs these. Each
 //! kernel is lowered with the functions that it calls into one piece of code with one numbering of registers,
 //! which is possible because functions may not be recursive. An instruction is a code over types and
 //! modifiers: each part of a name is understood, or the text is rejected.
 
 mod ast;
+mod code;
 mod exec;
 mod lexer;
 mod lower;
 mod op;
 mod parser;
+mod program;
 mod types;
 mod variables;
 
-use std::collections::HashMap;
-use std::ops::Range;
-
-use rehal_base::{Fault, FormatError};
-
-use crate::Limits;
-use crate::module::{Function, Symbol};
-use ast::{FunctionText, Initial, ModuleText, Number, Space, Variable};
-use op::{Inst, Reg};
-
+pub(crate) use code::{Code, parse};
 pub(crate) use lexer::{line_at, statement_at};
 pub(crate) use op::{BarrierKind, Place};
-
-/// A module.
-#[derive(Debug)]
-pub(crate) struct Code {
-    pub text: String,
-    pub target: String,
-    pub functions: Vec<Function>,
-    /// The code of each function.
-    pub programs: Vec<Program>,
-    pub symbols: Vec<Symbol>,
-    /// The initial bytes of the variables.
-    pub variables: Vec<u8>,
-}
-
-/// The code of a kernel and of the functions that it calls.
-#[derive(Debug, Default)]
-pub(crate) struct Program {
-    code: Vec<Inst>,
-    /// Registers of instructions that have more than four, and jump targets.
-    lists: Vec<u32>,
-    /// Registers of each bank.
-    shorts: u32,
-    longs: u32,
-    /// Registers that never change.
-    short_constants: Vec<(Reg, u32)>,
-    long_constants: Vec<(Reg, u64)>,
-    specials: Vec<(lower::Special, Reg)>,
-    /// The registers that do change, and are zero at the start of a block.
-    short_variables: Vec<Range<usize>>,
-    long_variables: Vec<Range<usize>>,
-    local_bytes: u32,
-    shared_bytes: u32,
-}
-
-/// What functions can name.
-struct Names<'a> {
-    text: &'a str,
-    limits: Limits,
-    /// Variables of the module, with their offset if they are in `.global` or `.const`.
-    variables: HashMap<&'a str, (&'a Variable<'a>, u32)>,
-    functions: HashMap<&'a str, &'a FunctionText<'a>>,
-}
-
-/// Reads a module; see [`Module::parse_ptx`](crate::Module::parse_ptx).
-pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<Code, FormatError> {
-    let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    let error = |fault, at: usize, expected: String, found: String| {
-        FormatError::new("PTX", fault, at as u64, "text", expected, found)
-    };
-    if bytes.len() > limits.text_bytes {
-        let expected = format!("at most {} bytes", limits.text_bytes);
-        return Err(error(Fault::Unsupported, 0, expected, format!("{} bytes", bytes.len())));
-    }
-    let text = str::from_utf8(bytes).map_err(|it| {
-        let at = it.valid_up_to();
-        error(Fault::Corrupt, at, "UTF-8".to_owned(), format!("{:#04x}", bytes[at]))
-    })?;
-    let module = parser::Parser::new(text, *limits).module()?;
-    let (names, symbols, variables) = names(text, &module, *limits)?;
-    let (mut functions, mut programs, mut instructions) = (Vec::new(), Vec::new(), 0);
-    for function in module.functions.iter().filter(|it| it.body.is_some()) {
-        // Functions that no kernel calls are verified as well.
-        let (lowered, program) = lower::lower(&names, function)?;
-        instructions += program.code.len();
-        if instructions > limits.instructions {
-            let expected = format!("at most {} instructions", limits.instructions);
-            return Err(lexer::error_at(text, function.at, Fault::Unsupported, expected, "more"));
-        }
-        if function.is_entry {
-            functions.push(lowered);
-            programs.push(program);
-        }
-    }
-    let target = module.target.to_owned();
-    Ok(Code { text: text.to_owned(), target, functions, programs, symbols, variables })
-}
-
-/// Resolves the names of a module. Returns them with the layout and the initial bytes of its variables.
-fn names<'a>(
-    text: &'a str,
-    module: &'a ModuleText<'a>,
-    limits: Limits,
-) -> Result<(Names<'a>, Vec<Symbol>, Vec<u8>), FormatError> {
-    let mut names = Names { text, limits, variables: HashMap::new(), functions: HashMap::new() };
-    let (mut symbols, mut end) = (Vec::new(), 0_u64);
-    let twice = |at, name: &str| {
-        lexer::error_at(text, at, Fault::Corrupt, "names that are declared once", format!("'{name}' again"))
-    };
-    for variable in &module.variables {
-        let mut offset = 0;
-        if variable.space != Space::Shared {
-            let (align, bytes) = (u64::from(variable.align), variable.bytes.unwrap_or(0));
-            offset = end.next_multiple_of(align);
-            end = offset + bytes;
-            if end > limits.variable_bytes.into() || variable.is_external {
-                let (expected, found) = if variable.is_external {
-                    ("a variable of this module".to_owned(), "one of another")
-                } else {
-                    (format!("at most {} bytes of variables", limits.variable_bytes), "more")
-                };
-                return Err(lexer::error_at(text, variable.at, Fault::Unsupported, expected, found));
-            }
-            let (offset, bytes) = (offset as u32, bytes as u32);
-            symbols.push(Symbol { name: variable.name.to_owned(), offset, bytes });
-        }
-        if names.variables.insert(variable.name, (variable, offset as u32)).is_some() {
-            return Err(twice(variable.at, variable.name));
-        }
-    }
-    for function in &module.functions {
-        // A declaration may precede the definition.
-        let is_new = names.functions.get(function.name).is_none_or(|it| it.body.is_none());
-        if names.variables.contains_key(function.name) || (function.body.is_some() && !is_new) {
-            return Err(twice(function.at, function.name));
-        }
-        if is_new {
-            names.functions.insert(function.name, function);
-        }
-    }
-    let mut bytes = vec![0; end as usize];
-    for variable in &module.variables {
-        initialize(&names, variable, &mut bytes)?;
-    }
-    Ok((names, symbols, bytes))
-}
-
-/// Writes the initial value of a variable.
-fn initialize(names: &Names<'_>, variable: &Variable<'_>, bytes: &mut [u8]) -> Result<(), FormatError> {
-    let size = variable.kind.bytes() as usize;
-    let start = names.variables.get(variable.name).map_or(0, |it| it.1 as usize);
-    for (index, initial) in variable.initial.iter().enumerate() {
-        let value = match *initial {
-            Initial::Number(number) => bits_of(number, variable.kind),
-            Initial::Address { name, offset, generic } => {
-                names.variables.get(name).filter(|_| size >= 4).and_then(|(target, at)| {
-                    let address = match target.space {
-                        Space::Shared => return None,
-                        _ => crate::VARIABLES_ADDRESS + u64::from(*at),
-                    };
-                    // Addresses in `.global` and `.const` are generic ones.
-                    let _ = generic;
-                    Some(address.wrapping_add(offset as u64))
-                })
-            }
-        };
-        let Some(value) = value else {
-            let expected = "constants of the variable's type, or addresses of variables";
-            let found = format!("another value for '{}'", variable.name);
-            return Err(lexer::error_at(names.text, variable.at, Fault::Unsupported, expected, found));
-        };
-        let at = start + index * size;
-        bytes[at..at + size].copy_from_slice(&value.to_le_bytes()[..size]);
-    }
-    Ok(())
-}
-
-/// The bits of a constant of a type; `None` if it does not fit the type.
-fn bits_of(number: Number, kind: types::Type) -> Option<u64> {
-    use types::Type;
-    match (number, kind) {
-        (Number::Single(bits), Type::F32 | Type::B32 | Type::Tf32) => Some(bits.into()),
-        (Number::Double(bits), Type::F64 | Type::B64) => Some(bits),
-        (Number::Double(bits), Type::F32) => Some((f64::from_bits(bits) as f32).to_bits().into()),
-        (Number::Single(bits), Type::F64) => Some(f64::from(f32::from_bits(bits)).to_bits()),
-        (Number::Integer(value), Type::F32) => Some((value as f32).to_bits().into()),
-        (Number::Integer(value), Type::F64) => Some((value as f64).to_bits()),
-        (Number::Integer(value), Type::Pred) if (-1..2).contains(&value) => Some(u64::from(value != 0)),
-        (Number::Integer(value), _) if kind != Type::Pred => {
-            let is_fitting = (-(1_i128 << 63)..1 << 64).contains(&value);
-            let mask = if kind.bits() == 64 { u64::MAX } else { (1 << kind.bits()) - 1 };
-            is_fitting.then_some(value as u64 & mask)
-        }
-        _ => None,
-    }
-}
+pub(crate) use program::Program;

@@ -223,7 +223,7 @@ pub(crate) enum Reduce {
     Xor,
 }
 
-/// What a barrier returns.
+/// The action or the result of a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BarrierKind {
     Sync,

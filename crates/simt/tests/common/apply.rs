@@ -4,7 +4,7 @@ use super::Run;
 
 /// Runs `instruction` in a thread for each element of the sources, which are named `%a`, `%b` and `%c` and
 /// have the type at the same place of `kinds`; `%d` is the result, of the first type. Types are those of
-/// registers and memory, such as `b32`; `pred` is true for what is not zero.
+/// registers and memory, such as `b32`; `pred` is true for any value but zero.
 pub fn apply(instruction: &str, kinds: &[&str], sources: &[&[u64]]) -> Vec<u64> {
     let count = sources[0].len();
     assert!(sources.len() + 1 == kinds.len() && sources.iter().all(|it| it.len() == count));

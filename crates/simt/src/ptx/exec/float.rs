@@ -58,7 +58,7 @@ impl Warp {
         }
     }
 
-    /// What people's fast math uses most.
+    /// The functions that people's fast math uses most.
     fn flushing_single(&mut self, float: Float, inst: &Inst, mask: u32) {
         let value = |bits: u32| flushed(f32::from_bits(bits));
         let result = |value: f32| canonical(flushed(value));

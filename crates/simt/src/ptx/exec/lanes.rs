@@ -71,125 +71,6 @@ impl Warp {
         }
     }
 
-    /// Values of short registers to a short one.
-    #[inline(always)]
-    pub(super) fn one(&mut self, inst: &Inst, mask: u32, f: impl Fn(u32) -> u32) {
-        let a = &self.short[inst.a as usize];
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
-            out[lane] = f(a[lane]);
-        }
-        self.set(inst.d, mask, &out);
-    }
-
-    #[inline(always)]
-    pub(super) fn two(&mut self, inst: &Inst, mask: u32, f: impl Fn(u32, u32) -> u32) {
-        let (a, b) = (&self.short[inst.a as usize], &self.short[inst.b as usize]);
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
-            out[lane] = f(a[lane], b[lane]);
-        }
-        self.set(inst.d, mask, &out);
-    }
-
-    #[inline(always)]
-    pub(super) fn three(&mut self, inst: &Inst, mask: u32, f: impl Fn(u32, u32, u32) -> u32) {
-        let (a, b, c) =
-            (&self.short[inst.a as usize], &self.short[inst.b as usize], &self.short[inst.c as usize]);
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
-            out[lane] = f(a[lane], b[lane], c[lane]);
-        }
-        self.set(inst.d, mask, &out);
-    }
-
-    /// The same with long registers.
-    #[inline(always)]
-    pub(super) fn one_long(&mut self, inst: &Inst, mask: u32, f: impl Fn(u64) -> u64) {
-        let a = &self.long[inst.a as usize];
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
-            out[lane] = f(a[lane]);
-        }
-        self.set_long(inst.d, mask, &out);
-    }
-
-    #[inline(always)]
-    pub(super) fn two_long(&mut self, inst: &Inst, mask: u32, f: impl Fn(u64, u64) -> u64) {
-        let (a, b) = (&self.long[inst.a as usize], &self.long[inst.b as usize]);
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
-            out[lane] = f(a[lane], b[lane]);
-        }
-        self.set_long(inst.d, mask, &out);
-    }
-
-    #[inline(always)]
-    pub(super) fn three_long(&mut self, inst: &Inst, mask: u32, f: impl Fn(u64, u64, u64) -> u64) {
-        let (a, b, c) =
-            (&self.long[inst.a as usize], &self.long[inst.b as usize], &self.long[inst.c as usize]);
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
-            out[lane] = f(a[lane], b[lane], c[lane]);
-        }
-        self.set_long(inst.d, mask, &out);
-    }
-
-    /// A long register and a short one to a long one.
-    #[inline(always)]
-    pub(super) fn long_by_short(&mut self, inst: &Inst, mask: u32, f: impl Fn(u64, u32) -> u64) {
-        let (a, b) = (&self.long[inst.a as usize], &self.short[inst.b as usize]);
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
-            out[lane] = f(a[lane], b[lane]);
-        }
-        self.set_long(inst.d, mask, &out);
-    }
-
-    /// A short register to a long one.
-    #[inline(always)]
-    pub(super) fn widen(&mut self, inst: &Inst, mask: u32, f: impl Fn(u32) -> u64) {
-        let a = &self.short[inst.a as usize];
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
-            out[lane] = f(a[lane]);
-        }
-        self.set_long(inst.d, mask, &out);
-    }
-
-    /// Two short registers to a long one.
-    #[inline(always)]
-    pub(super) fn widen_two(&mut self, inst: &Inst, mask: u32, f: impl Fn(u32, u32) -> u64) {
-        let (a, b) = (&self.short[inst.a as usize], &self.short[inst.b as usize]);
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
-            out[lane] = f(a[lane], b[lane]);
-        }
-        self.set_long(inst.d, mask, &out);
-    }
-
-    /// A long register to a short one.
-    #[inline(always)]
-    pub(super) fn narrow(&mut self, inst: &Inst, mask: u32, f: impl Fn(u64) -> u32) {
-        let a = &self.long[inst.a as usize];
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
-            out[lane] = f(a[lane]);
-        }
-        self.set(inst.d, mask, &out);
-    }
-
-    /// Two long registers to a short one.
-    #[inline(always)]
-    pub(super) fn narrow_two(&mut self, inst: &Inst, mask: u32, f: impl Fn(u64, u64) -> u32) {
-        let (a, b) = (&self.long[inst.a as usize], &self.long[inst.b as usize]);
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
-            out[lane] = f(a[lane], b[lane]);
-        }
-        self.set(inst.d, mask, &out);
-    }
-
     #[inline(always)]
     pub(super) fn select_long(&mut self, inst: &Inst, mask: u32) {
         let (a, b) = (&self.long[inst.a as usize], &self.long[inst.b as usize]);
@@ -201,4 +82,36 @@ impl Warp {
         }
         self.set_long(inst.d, mask, &out);
     }
+}
+
+/// Functions that store what a closure makes of the sources of an instruction: the banks of the sources, and
+/// the type and the setter of the result.
+macro_rules! mapped {
+    ($($name:ident($($source:ident: $bank:ident $kind:ty),+) -> $result:ty, $set:ident;)+) => {
+        impl Warp {$(
+            #[inline(always)]
+            pub(super) fn $name(&mut self, inst: &Inst, mask: u32, f: impl Fn($($kind),+) -> $result) {
+                $(let $source = &self.$bank[inst.$source as usize];)+
+                let mut out = [0; LANES];
+                for lane in 0..LANES {
+                    out[lane] = f($($source[lane]),+);
+                }
+                self.$set(inst.d, mask, &out);
+            }
+        )+}
+    };
+}
+
+mapped! {
+    one(a: short u32) -> u32, set;
+    two(a: short u32, b: short u32) -> u32, set;
+    three(a: short u32, b: short u32, c: short u32) -> u32, set;
+    one_long(a: long u64) -> u64, set_long;
+    two_long(a: long u64, b: long u64) -> u64, set_long;
+    three_long(a: long u64, b: long u64, c: long u64) -> u64, set_long;
+    long_by_short(a: long u64, b: short u32) -> u64, set_long;
+    widen(a: short u32) -> u64, set_long;
+    widen_two(a: short u32, b: short u32) -> u64, set_long;
+    narrow(a: long u64) -> u32, set;
+    narrow_two(a: long u64, b: long u64) -> u32, set;
 }

@@ -4,6 +4,27 @@ use super::lanes::{LANES, Long, Warp, lanes_of};
 use crate::engine::{BlockMemory, LOCAL_WINDOW, SHARED_WINDOW, Site, WINDOW_BYTES};
 use crate::numbers::{from_bf16, from_f16, to_bf16, to_f16};
 
+/// Calls a function for the bytes of an element, and of all elements.
+macro_rules! by_size {
+    ($access:ident, $warp:ident.$f:ident($($argument:expr),+)) => {
+        match ($access.bytes, $access.count) {
+            (1, 1) => $warp.$f::<1, 1>($($argument),+),
+            (1, 2) => $warp.$f::<1, 2>($($argument),+),
+            (1, _) => $warp.$f::<1, 4>($($argument),+),
+            (2, 1) => $warp.$f::<2, 2>($($argument),+),
+            (2, 2) => $warp.$f::<2, 4>($($argument),+),
+            (2, _) => $warp.$f::<2, 8>($($argument),+),
+            (4, 1) => $warp.$f::<4, 4>($($argument),+),
+            (4, 2) => $warp.$f::<4, 8>($($argument),+),
+            (4, 4) => $warp.$f::<4, 16>($($argument),+),
+            (4, _) => $warp.$f::<4, 32>($($argument),+),
+            (_, 1) => $warp.$f::<8, 8>($($argument),+),
+            (_, 2) => $warp.$f::<8, 16>($($argument),+),
+            _ => $warp.$f::<8, 32>($($argument),+),
+        }
+    };
+}
+
 impl Warp {
     /// The address of each lane.
     #[inline(always)]
@@ -32,49 +53,19 @@ impl Warp {
         lists: &[u32],
         memory: &mut BlockMemory<'_>,
     ) {
-        let addresses = self.addresses(inst.a, access.short_address, inst.imm);
-        match (access.bytes, access.count) {
-            (4, 1) => self.load_elements::<4, 4>(access, inst, mask, lists, &addresses, memory),
-            (8, 1) => self.load_elements::<8, 8>(access, inst, mask, lists, &addresses, memory),
-            (4, 4) => self.load_elements::<4, 16>(access, inst, mask, lists, &addresses, memory),
-            _ => self.load_rarer(access, inst, mask, lists, &addresses, memory),
-        }
-    }
-
-    fn load_rarer(
-        &mut self,
-        access: &Access,
-        inst: &Inst,
-        mask: u32,
-        lists: &[u32],
-        addresses: &Long,
-        memory: &mut BlockMemory<'_>,
-    ) {
-        match (access.bytes, access.count) {
-            (1, 1) => self.load_elements::<1, 1>(access, inst, mask, lists, addresses, memory),
-            (1, 2) => self.load_elements::<1, 2>(access, inst, mask, lists, addresses, memory),
-            (1, _) => self.load_elements::<1, 4>(access, inst, mask, lists, addresses, memory),
-            (2, 1) => self.load_elements::<2, 2>(access, inst, mask, lists, addresses, memory),
-            (2, 2) => self.load_elements::<2, 4>(access, inst, mask, lists, addresses, memory),
-            (2, _) => self.load_elements::<2, 8>(access, inst, mask, lists, addresses, memory),
-            (4, 2) => self.load_elements::<4, 8>(access, inst, mask, lists, addresses, memory),
-            (4, _) => self.load_elements::<4, 32>(access, inst, mask, lists, addresses, memory),
-            (8, 2) => self.load_elements::<8, 16>(access, inst, mask, lists, addresses, memory),
-            _ => self.load_elements::<8, 32>(access, inst, mask, lists, addresses, memory),
-        }
+        by_size!(access, self.load_elements(access, inst, mask, lists, memory));
     }
 
     /// Loads `N` bytes for each lane, which are elements of `B` bytes.
-    #[inline(always)]
     fn load_elements<const B: usize, const N: usize>(
         &mut self,
         access: &Access,
         inst: &Inst,
         mask: u32,
         lists: &[u32],
-        addresses: &Long,
         memory: &mut BlockMemory<'_>,
     ) {
+        let addresses = &self.addresses(inst.a, access.short_address, inst.imm);
         let mut all = [[0; N]; LANES];
         let is_uniform = addresses.iter().all(|it| *it == addresses[0]);
         if is_uniform && let Some(bytes) = memory.peek(access.place, addresses[0]) {
@@ -124,22 +115,7 @@ impl Warp {
         lists: &[u32],
         memory: &mut BlockMemory<'_>,
     ) {
-        let addresses = self.addresses(inst.a, access.short_address, inst.imm);
-        match (access.bytes, access.count) {
-            (1, 1) => self.store_elements::<1, 1>(access, inst, mask, lists, &addresses, memory),
-            (1, 2) => self.store_elements::<1, 2>(access, inst, mask, lists, &addresses, memory),
-            (1, _) => self.store_elements::<1, 4>(access, inst, mask, lists, &addresses, memory),
-            (2, 1) => self.store_elements::<2, 2>(access, inst, mask, lists, &addresses, memory),
-            (2, 2) => self.store_elements::<2, 4>(access, inst, mask, lists, &addresses, memory),
-            (2, _) => self.store_elements::<2, 8>(access, inst, mask, lists, &addresses, memory),
-            (4, 1) => self.store_elements::<4, 4>(access, inst, mask, lists, &addresses, memory),
-            (4, 2) => self.store_elements::<4, 8>(access, inst, mask, lists, &addresses, memory),
-            (4, 4) => self.store_elements::<4, 16>(access, inst, mask, lists, &addresses, memory),
-            (4, _) => self.store_elements::<4, 32>(access, inst, mask, lists, &addresses, memory),
-            (_, 1) => self.store_elements::<8, 8>(access, inst, mask, lists, &addresses, memory),
-            (_, 2) => self.store_elements::<8, 16>(access, inst, mask, lists, &addresses, memory),
-            _ => self.store_elements::<8, 32>(access, inst, mask, lists, &addresses, memory),
-        }
+        by_size!(access, self.store_elements(access, inst, mask, lists, memory));
     }
 
     fn store_elements<const B: usize, const N: usize>(
@@ -148,9 +124,9 @@ impl Warp {
         inst: &Inst,
         mask: u32,
         lists: &[u32],
-        addresses: &Long,
         memory: &mut BlockMemory<'_>,
     ) {
+        let addresses = &self.addresses(inst.a, access.short_address, inst.imm);
         let mut all = [[0; N]; LANES];
         for element in 0..N / B {
             let reg = if N == B { inst.b } else { lists[inst.c as usize + element] } as usize;

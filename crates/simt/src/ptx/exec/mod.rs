@@ -13,9 +13,8 @@ mod matrix;
 mod memory;
 mod warp;
 
-use super::Program;
-use super::lower::Special;
 use super::op::{Inst, Op};
+use super::program::{Program, Special};
 use crate::engine::{BarrierUse, BlockMemory, Event, Group, InstructionSet, Site, WarpPlace};
 use crate::fault::Cause;
 pub(crate) use lanes::Warp;

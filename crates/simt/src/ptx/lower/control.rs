@@ -4,7 +4,7 @@ use super::super::ast::Operand;
 use super::super::op::{Access, Op, Place, Reg};
 use super::super::types::{Bank, Type};
 use super::form::Form;
-use super::{Formal, Jump, JumpPlace, Lowered, Lowering};
+use super::lowering::{Formal, Jump, JumpPlace, Lowered, Lowering};
 
 impl<'a, 'b> Lowering<'a, 'b> {
     pub(super) fn by_opcode(&mut self, form: &mut Form<'a, 'b>) -> Lowered<()> {

@@ -2,13 +2,13 @@
 //!
 //! Source: the PTX ISA, "Data Movement and Conversion Instructions".
 
-use super::super::ast::{Operand, Space};
-use super::super::op::{Convert, Op, Place, Reg};
+use super::super::ast::Operand;
+use super::super::op::{Convert, Op, Reg};
 use super::super::types::{Bank, Type};
 use super::form::Form;
-use super::memory::{PLACES, SPACES};
+use super::lowering::{Lowered, Lowering};
+use super::memory::{PLACES, SPACES, is_in};
 use super::operands::Match;
-use super::{Lowered, Lowering};
 use crate::numbers::Rounding;
 
 impl<'a> Lowering<'a, '_> {
@@ -255,17 +255,6 @@ impl Type {
     /// The type if it is in 32 bits, or one that is.
     fn min_32(self) -> Self {
         if self.bits() == 64 { Self::U32 } else { self }
-    }
-}
-
-/// Whether a variable of a space is in the place that an instruction names.
-pub(super) fn is_in(space: Space, place: Place) -> bool {
-    match place {
-        Place::Generic | Place::Global => space == Space::Global,
-        Place::Const => space == Space::Const,
-        Place::Shared => space == Space::Shared,
-        Place::Local => space == Space::Local,
-        Place::Argument => space == Space::Param,
     }
 }
 

@@ -7,7 +7,7 @@ use super::super::ast::Operand;
 use super::super::op::{Cmp, Float, FloatFn, IntOp, IntUnary, Op, Reg, Test, Width};
 use super::super::types::{Bank, Type};
 use super::form::Form;
-use super::{Lowered, Lowering};
+use super::lowering::{Lowered, Lowering};
 use crate::numbers::Rounding;
 
 impl<'a> Lowering<'a, '_> {

@@ -6,7 +6,7 @@
 use super::super::op::{BitCount, IntOp, IntUnary, Op, Prmt, Reg, Width};
 use super::super::types::{Bank, Type};
 use super::form::Form;
-use super::{Lowered, Lowering};
+use super::lowering::{Lowered, Lowering};
 
 const INTEGERS: &str = "u16 u32 u64 s16 s32 s64";
 

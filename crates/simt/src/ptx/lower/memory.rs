@@ -6,10 +6,9 @@
 use super::super::ast::{Operand, Space};
 use super::super::op::{Access, Atomic, AtomicFn, Op, Place, Reg};
 use super::super::types::{Bank, Type};
-use super::convert::is_in;
 use super::form::Form;
+use super::lowering::{Lowered, Lowering};
 use super::operands::Match;
-use super::{Lowered, Lowering};
 
 const ORDERS: &str = "weak volatile relaxed acquire release acq_rel";
 const SCOPES: &str = "cta cluster gpu sys";
@@ -34,7 +33,7 @@ impl<'a> Lowering<'a, '_> {
         form.one_of(SPACES, &PLACES).unwrap_or(Place::Generic)
     }
 
-    /// What follows the state space: elements and their type.
+    /// The elements and their type, which follow the state space.
     fn elements_of(&mut self, form: &mut Form<'a, '_>) -> Lowered<(u8, Type)> {
         let count = form.one_of("v2 v4 v8", &[2, 4, 8]).unwrap_or(1);
         let kinds = "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64";
@@ -274,5 +273,16 @@ fn atomic_kinds(f: AtomicFn) -> &'static str {
         AtomicFn::Inc | AtomicFn::Dec => "u32",
         AtomicFn::Cas => "b16 b32 b64",
         AtomicFn::And | AtomicFn::Or | AtomicFn::Xor | AtomicFn::Exch => "b32 b64",
+    }
+}
+
+/// Whether a variable of a space is in the place that an instruction names.
+pub(super) fn is_in(space: Space, place: Place) -> bool {
+    match place {
+        Place::Generic | Place::Global => space == Space::Global,
+        Place::Const => space == Space::Const,
+        Place::Shared => space == Space::Shared,
+        Place::Local => space == Space::Local,
+        Place::Argument => space == Space::Param,
     }
 }

@@ -2,10 +2,10 @@
 
 use super::super::ast::Number;
 use super::super::ast::{Operand, Space};
-use super::super::bits_of;
 use super::super::op::{Op, Reg};
+use super::super::program::{Special, bits_of};
 use super::super::types::{Bank, Type};
-use super::{Address, Lowered, Lowering, Named, Special};
+use super::lowering::{Address, Lowered, Lowering, Named};
 use crate::VARIABLES_ADDRESS;
 
 /// How much the type of a register may differ from that of the instruction.

@@ -7,7 +7,7 @@ use super::super::ast::Operand;
 use super::super::op::{BarrierKind, Matrix, Op, Reduce, Reg, Shuffle, Vote};
 use super::super::types::{Bank, Type};
 use super::form::Form;
-use super::{Lowered, Lowering};
+use super::lowering::{Lowered, Lowering};
 
 impl<'a> Lowering<'a, '_> {
     /// The mask of the lanes that take part.
