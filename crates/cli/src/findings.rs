@@ -85,6 +85,7 @@ fn target(finding: &Finding) -> String {
         Target::Variables => "variables".into(),
         Target::Shared => "workgroup memory".into(),
         Target::Local => "private memory".into(),
+        Target::Barrier => format!("barrier {}", finding.offset),
         Target::Arguments => "arguments".into(),
         Target::Nothing => "no memory".into(),
     }

@@ -22,8 +22,7 @@ pub struct DeviceInfo {
     /// Whether the device can be lost: then all of its timelines fail, also at payloads that they had
     /// reached.
     pub can_be_lost: bool,
-    /// Whether it stands for a device that this machine does not have, so that its times say nothing about
-    /// that one.
+    /// Whether it emulates a device that this machine does not have: its times say nothing about that one.
     pub is_emulated: bool,
     /// Its UUID, if it has one.
     pub uuid: Option<[u8; 16]>,

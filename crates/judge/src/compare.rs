@@ -138,7 +138,7 @@ impl CheckedKernel<'_> {
     /// Times it, unless it is wrong.
     pub fn time(self, observers: &mut [&mut dyn Observer]) -> Result<Comparison> {
         let Self { comparer, replaying, options, mut comparison } = self;
-        // Those of an emulated device say nothing about the device that it stands for.
+        // Those of an emulated device say nothing about a real one.
         let is_emulated = comparer.captured.devices().devices().iter().any(|it| it.info().is_emulated);
         if is_emulated || !comparison.is_right() && !options.times_wrong {
             return Ok(comparison);

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use rehal_base::{Error, Overrun, Range, Result};
 use rehal_hal::{HostMemory, WHOLE_BUFFER, transfer_checks};
 
-use crate::executable::MemorySpan;
-
 /// A range of host memory that an operation works on.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
@@ -107,4 +105,13 @@ impl<'a> Place<'a> {
             length_bytes: self.length as usize,
         }
     }
+}
+
+/// A range of memory that a dispatch reads or writes.
+#[derive(Clone, Copy, Debug)]
+pub struct MemorySpan {
+    /// First byte.
+    pub pointer: *mut u8,
+    /// Number of bytes.
+    pub length_bytes: usize,
 }

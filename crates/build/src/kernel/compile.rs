@@ -472,7 +472,7 @@ pub fn substitute_sources(
         replacement.name = Some(source.display().to_string());
         replacement.keeps_missing = true;
         // PTX gets the container of the executable.
-        if !source.extension().is_some_and(|it| it == "cu") {
+        if source.extension().is_none_or(|it| it != "cu") {
             replacement.format.get_or_insert_with(system_format);
         }
     }

@@ -1,7 +1,7 @@
 """Compiles CUDA C to PTX with NVRTC, NVIDIA's library: SOURCE OUTPUT FLAG...
 
-The library is that of REHAL_NVRTC, of a Python package, or of the system, in this order. The exit status is 77
-if there is none. The messages of the compiler go to standard output.
+The library is that of REHAL_NVRTC, of a Python package, or of the system, in this order. The exit status is
+77 if there is none. The messages of the compiler go to standard output.
 """
 
 import ctypes
@@ -18,7 +18,8 @@ def libraries():
         yield named
         return
     for directory in sys.path:
-        yield from sorted(glob.glob(os.path.join(directory or ".", "nvidia", "*", "lib", "libnvrtc.so.*")), reverse=True)
+        pattern = os.path.join(directory or ".", "nvidia", "*", "lib", "libnvrtc.so.*")
+        yield from sorted(glob.glob(pattern), reverse=True)
     for version in ("", ".13", ".12", ".11.2"):
         yield "libnvrtc.so" + version
 

@@ -1,7 +1,7 @@
 use parking_lot::Mutex;
 use rehal_simt::Finding;
 
-/// The findings of emulated devices of this process that nobody has taken.
+/// The findings of emulated devices of this process that no one has taken.
 static FOUND: Mutex<Findings> = Mutex::new(Findings { all: Vec::new(), dropped: 0 });
 
 /// Limit on the places that are kept.

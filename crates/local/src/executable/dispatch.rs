@@ -11,17 +11,8 @@ use super::abi::{self, DispatchState, WorkgroupState};
 use super::library::Library;
 use super::processor;
 use super::running::RunningKernel;
-use crate::place::Place;
+use crate::place::{MemorySpan, Place};
 use crate::platform::{KernelMode, KernelStack};
-
-/// A range of memory that a dispatch reads or writes.
-#[derive(Clone, Copy, Debug)]
-pub struct MemorySpan {
-    /// First byte.
-    pub pointer: *mut u8,
-    /// Number of bytes.
-    pub length_bytes: usize,
-}
 
 /// The arguments of a dispatch.
 pub struct Dispatch<'a> {

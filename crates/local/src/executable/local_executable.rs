@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::cost::{Cost, Costs};
 use super::dispatch::{
-    Dispatch, DispatchArguments, MemorySpan, Share, WorkgroupFailure, check_local_memory, workgroup_total,
+    Dispatch, DispatchArguments, Share, WorkgroupFailure, check_local_memory, workgroup_total,
 };
 use super::format::Format;
 use super::library::{Library, LoadOptions};
@@ -18,7 +18,7 @@ use super::plugin::Plugins;
 use super::schedule::Scheduled;
 use super::vmvx::VmvxExecutable;
 use crate::emulator::{EmulatedExecutable, Emulation};
-use crate::place::Place;
+use crate::place::{MemorySpan, Place};
 use crate::profile::WorkgroupClock;
 
 /// A loaded executable of a CPU driver.

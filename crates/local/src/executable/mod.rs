@@ -37,9 +37,10 @@ mod running;
 mod schedule;
 mod static_memory;
 
+pub use crate::place::MemorySpan;
 pub use code::{ElfCode, FunctionCode};
 pub(crate) use dispatch::DispatchArguments;
-pub use dispatch::{Dispatch, MemorySpan, STACK_BYTES, Share, WorkgroupFailure, workgroup_total};
+pub use dispatch::{Dispatch, STACK_BYTES, Share, WorkgroupFailure, workgroup_total};
 pub use format::{infer as infer_format, is_supported};
 pub(crate) use image_cache::clear as drop_kept_images;
 pub use imports::{ImportProvider, ImportRequest};
