@@ -32,6 +32,7 @@ const TARGETS: &[Target] = &[
     target("executable", "fixtures/cts", &[".elf", ".so", ".vmfb"], 32),
     target("gpu_executable", GPU, &[".cda1", ".hip1", ".amd1"], 16),
     target("ptx", GPU, &[".ptx"], 8),
+    target("simt", "crates/simt/tests/ptx", &[".ptx"], 8),
     target("hsaco", GPU, &[".hsaco"], 16),
     target("cubin", "crates/formats/tests/data", &[".cubin"], 16),
     target("fatbin", "crates/formats/tests/data", &[".fatbin"], 8),

@@ -196,7 +196,37 @@ impl<'a> BlockMemory<'a> {
         }
     }
 
-    /// The same for stores.
+    /// Loads the bytes of all lanes from anywhere in one region, if nothing about the accesses has to be
+    /// looked at. Returns whether it did.
+    #[inline(always)]
+    pub(crate) fn gather<const N: usize, const L: usize>(
+        &self,
+        place: Place,
+        addresses: &[u64; L],
+        all: &mut [[u8; N]; L],
+    ) -> bool {
+        if !matches!(place, Place::Global | Place::Const) {
+            return false;
+        }
+        let (mut least, mut most, mut bits) = (addresses[0], addresses[0], 0);
+        for address in addresses {
+            (least, most, bits) = (least.min(*address), most.max(*address), bits | *address);
+        }
+        let length = (most - least).saturating_add(N as u64);
+        match self.within::<N>(least, length).filter(|_| bits.is_multiple_of(N as u64)) {
+            Some((placed, offset)) => {
+                let memory = placed.memory();
+                for lane in 0..L {
+                    // In range: so are the first and the last of them.
+                    all[lane] = memory.load(offset + (addresses[lane] - least)).unwrap_or([0; N]);
+                }
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Stores the bytes of all lanes as `load_row` loads them.
     #[inline(always)]
     pub(crate) fn store_row<const N: usize, const L: usize>(
         &mut self,
