@@ -3,7 +3,8 @@
 //!     ptx FILE...
 //!     ptx --run FILE KERNEL GRIDxGRIDxGRID BLOCKxBLOCKxBLOCK DYNAMIC_BYTES CHECKS ARGUMENT...
 //!
-//! An argument is the number of bytes of a binding, or `=N`, a constant of 32 bits. Bindings are filled with
+//! An argument is the number of bytes of a binding, with `r` after it if it is only read, or `=N`, a constant
+//! of 32 bits. Bindings are filled with
 //! small floats. CHECKS is `none` or `all`.
 
 #![forbid(unsafe_code)]
@@ -52,30 +53,32 @@ fn run(words: &[String]) -> Result<()> {
     let function = image.function(kernel)?;
     let parameters = image.module().functions()[function].parameters.clone();
     let mut bytes = vec![0; image.module().functions()[function].argument_bytes as usize];
-    let mut memories = Vec::new();
+    let (mut memories, mut writable) = (Vec::new(), Vec::new());
     for (index, (word, parameter)) in arguments.iter().zip(&parameters).enumerate() {
         let at = parameter.offset as usize;
         if let Some(constant) = word.strip_prefix('=') {
             bytes[at..at + 4].copy_from_slice(&number(constant)?.to_le_bytes());
             continue;
         }
-        let memory = HostMemory::allocate_aligned(number(word)?.into(), 256)?;
+        let memory = HostMemory::allocate_aligned(number(word.trim_end_matches('r'))?.into(), 256)?;
         for element in 0..memory.length() / 4 {
             memory.store_element(element, ((element % 37) as f32 / 16.0 - 1.0).to_le_bytes())?;
         }
         bytes[at..at + 8].copy_from_slice(&address(index).to_le_bytes());
         memories.push((index, memory));
+        writable.push(!word.ends_with('r'));
     }
     let region = |(index, memory): &(usize, HostMemory)| (address(*index), memory.length());
     let regions: Vec<_> = memories
         .iter()
-        .map(|it| Region {
+        .zip(&writable)
+        .map(|(it, is_writable)| Region {
             address: region(it).0,
             length: region(it).1,
             slack: 0,
             memory: &it.1,
             offset: 0,
-            is_writable: true,
+            is_writable: *is_writable,
         })
         .collect();
     let launch = Launch {

@@ -8,6 +8,10 @@ use super::windows::{ARGUMENT_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES}
 use crate::finding::{FindingKind, Found, FoundList, Target};
 use crate::ptx::Place;
 
+/// Held by atomic operations on global memory, by the offset: of all launches, since several may share
+/// memory.
+static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
+
 /// Memory as the threads of a block see it.
 pub(crate) struct BlockMemory<'a> {
     pub shared: &'a Shared<'a>,
@@ -39,10 +43,6 @@ pub(crate) struct Site {
     pub at: u32,
     pub lane: u32,
 }
-
-/// Held by atomic operations on global memory, by the offset: of all launches, since several may share
-/// memory.
-static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 
 impl<'a> BlockMemory<'a> {
     pub(crate) fn new(
@@ -265,7 +265,9 @@ impl<'a> BlockMemory<'a> {
         let placed = self.shared.regions.get(self.last)?;
         let offset = address.wrapping_sub(placed.region.address);
         let is_inside = offset < placed.region.length && placed.region.length - offset >= bytes;
-        let is_plain = is_inside && address.is_multiple_of(N as u64) && self.shared.shadow.is_none();
+        let is_plain = is_inside
+            && address.is_multiple_of(N as u64)
+            && (self.shared.shadow.is_none() || !placed.region.is_writable);
         is_plain.then(|| (placed, placed.region.offset + offset))
     }
 
@@ -313,13 +315,11 @@ impl BlockMemory<'_> {
         let Some((index, offset)) = self.resolve(address, N, false, site) else { return [0; N] };
         let shared = self.shared;
         let Some(placed) = shared.regions.get(index) else { return [0; N] };
-        if let Some(shadow) = &shared.shadow {
-            let actor = self.actor(site);
-            let raced = (0..N as u64)
-                .fold(false, |any, byte| any | shadow.read(placed.shadow + offset + byte, actor));
-            if raced {
-                self.find(FindingKind::Race, placed.target, offset as i64, N, site);
-            }
+        // What cannot be written cannot race.
+        if let Some(shadow) = shared.shadow.as_ref().filter(|_| placed.region.is_writable)
+            && shadow.read(placed.shadow + offset, N, self.actor(site))
+        {
+            self.find(FindingKind::Race, placed.target, offset as i64, N, site);
         }
         let mut value = [0; N];
         let at = placed.region.offset + offset;
@@ -504,7 +504,7 @@ impl BlockMemory<'_> {
 
     fn actor(&self, site: Site) -> Actor {
         let step = self.steps[(self.first_thread / self.lanes) as usize];
-        Actor { block: self.block, thread: self.first_thread + site.lane, phase: self.phase, step }
+        Actor::new(self.block, self.first_thread + site.lane, self.phase, step)
     }
 
     /// Finds a barrier that threads do not reach together.

@@ -42,8 +42,9 @@ impl<'a> Regions<'a> {
         all.sort_by_key(|it| it.region.address);
         let mut shadow = 0;
         for placed in &mut all {
-            placed.shadow = shadow;
-            shadow += placed.end() - placed.start();
+            // Of an access that is aligned, all bytes are in one page of the shadow.
+            placed.shadow = shadow + placed.start() % 64;
+            shadow = (placed.shadow + placed.end() - placed.start()).next_multiple_of(64);
             let Region { address, length, offset, memory, .. } = placed.region;
             let is_within = offset.checked_add(length).is_some_and(|it| it <= memory.length());
             if !is_within {
@@ -69,9 +70,9 @@ impl<'a> Regions<'a> {
         Ok(Self { all })
     }
 
-    /// Bytes of all.
+    /// Bytes of the shadow of all.
     pub(crate) fn bytes(&self) -> u64 {
-        self.all.iter().map(|it| it.end() - it.start()).sum()
+        self.all.last().map_or(0, |it| it.shadow + it.end() - it.start())
     }
 
     /// The index of the region that contains an address, or whose slack does.

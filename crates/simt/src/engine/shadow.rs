@@ -6,53 +6,59 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes whose shadow is allocated together.
 const PAGE_BYTES: u64 = 1 << 10;
 
-/// A thread at a time: block, thread, and phase between barriers. 0 means that there is none.
+/// A thread at a time, encoded: block, thread, phase between barriers of the block, and step between
+/// synchronizations of the warp. 0 means that there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Actor {
-    pub block: u64,
-    /// In its block, below 2,048.
-    pub thread: u32,
-    /// Barriers that the block passed.
-    pub phase: u32,
-    /// Synchronizations that its warp passed since.
-    pub step: u32,
-}
+pub(crate) struct Actor(u64);
 
 const THREAD_BITS: u32 = 11;
 const PHASE_BITS: u32 = 14;
 const STEP_BITS: u32 = 14;
+/// Bits of phase and step together.
+const TIME_BITS: u32 = PHASE_BITS + STEP_BITS;
+const BLOCK_SHIFT: u32 = TIME_BITS + THREAD_BITS;
+const TIME: u64 = (1 << TIME_BITS) - 1;
 /// Mark of a second reader: reads of more than one thread.
 const MANY: u64 = 1 << 63;
 
 impl Actor {
-    fn encoded(self) -> u64 {
+    pub(crate) fn new(block: u64, thread: u32, phase: u32, step: u32) -> Self {
         let bits = |value: u64, bits: u32| value & ((1 << bits) - 1);
-        let block = bits(self.block + 1, 63 - THREAD_BITS - PHASE_BITS - STEP_BITS);
-        let time = bits(self.phase.into(), PHASE_BITS) << STEP_BITS | bits(self.step.into(), STEP_BITS);
-        (block << THREAD_BITS | u64::from(self.thread)) << (PHASE_BITS + STEP_BITS) | time
+        let time = bits(phase.into(), PHASE_BITS) << STEP_BITS | bits(step.into(), STEP_BITS);
+        let block = bits(block + 1, 63 - BLOCK_SHIFT) << BLOCK_SHIFT;
+        Self(block | u64::from(thread) << TIME_BITS | time)
     }
 
-    /// Whether an access of another actor, encoded, is not ordered with one of this.
+    /// Whether an access of another actor is not ordered with one of this.
+    #[inline]
     fn races(self, other: u64) -> bool {
-        if other == 0 {
+        let own = self.0;
+        if other == 0 || other & !MANY == own && other & MANY == 0 {
             return false;
         }
-        let own = self.encoded();
-        let (own_time, other_time) = (own & ((1 << 28) - 1), other & ((1 << 28) - 1));
-        let (own_thread, other_thread) = (own >> 28, (other & !MANY) >> 28);
-        let (own_block, other_block) = (own_thread >> THREAD_BITS, other_thread >> THREAD_BITS);
-        if own_block != other_block {
+        if own >> BLOCK_SHIFT != (other & !MANY) >> BLOCK_SHIFT {
             return true;
         }
-        if own_time >> STEP_BITS != other_time >> STEP_BITS {
-            // A barrier orders them, unless another thread of many read again since.
+        if (own & TIME) >> STEP_BITS != (other & TIME) >> STEP_BITS {
+            // A barrier orders them.
             return false;
         }
         if other & MANY != 0 {
             return true;
         }
-        let is_same_warp = own_thread >> 5 == other_thread >> 5;
-        own_thread != other_thread && !(is_same_warp && own_time != other_time)
+        let (own_thread, other_thread) = (own >> TIME_BITS, other >> TIME_BITS);
+        let is_ordered = own_thread >> 5 == other_thread >> 5 && own & TIME != other & TIME;
+        own_thread != other_thread && !is_ordered
+    }
+
+    /// The reads of a byte after one more.
+    #[inline]
+    fn after_read(self, before: u64) -> u64 {
+        let (own, known) = (self.0, before & !MANY);
+        let is_other = before != 0 && known >> TIME_BITS != own >> TIME_BITS;
+        // Reads of an earlier phase are ordered before the writes that follow.
+        let is_now = known >> BLOCK_SHIFT != own >> BLOCK_SHIFT || known & TIME == own & TIME;
+        if is_other && is_now { own | MANY } else { own | if is_now { before & MANY } else { 0 } }
     }
 }
 
@@ -69,34 +75,31 @@ impl GridShadow {
         Self { pages: (0..bytes.div_ceil(PAGE_BYTES)).map(|_| OnceLock::new()).collect() }
     }
 
-    fn cell(&self, at: u64) -> Option<&[AtomicU64; 2]> {
-        let page = self.pages.get((at / PAGE_BYTES) as usize)?;
+    /// The cells of bytes, which are in one page: accesses are aligned.
+    fn cells(&self, at: u64, bytes: usize) -> &[[AtomicU64; 2]] {
+        let Some(page) = self.pages.get((at / PAGE_BYTES) as usize) else { return &[] };
         let page = page.get_or_init(|| (0..PAGE_BYTES).map(|_| Default::default()).collect());
-        page.get((at % PAGE_BYTES) as usize)
+        page.get((at % PAGE_BYTES) as usize..).map_or(&[], |it| &it[..bytes.min(it.len())])
     }
 
-    pub(crate) fn read(&self, at: u64, actor: Actor) -> Raced {
-        let Some([write, reads]) = self.cell(at) else { return false };
-        let next = after_read(reads.load(Ordering::Relaxed), actor);
-        reads.store(next, Ordering::Relaxed);
-        actor.races(write.load(Ordering::Relaxed))
+    pub(crate) fn read(&self, at: u64, bytes: usize, actor: Actor) -> Raced {
+        let mut raced = false;
+        for [write, reads] in self.cells(at, bytes) {
+            let before = reads.load(Ordering::Relaxed);
+            let after = actor.after_read(before);
+            if after != before {
+                reads.store(after, Ordering::Relaxed);
+            }
+            raced |= actor.races(write.load(Ordering::Relaxed));
+        }
+        raced
     }
 
     pub(crate) fn write(&self, at: u64, actor: Actor) -> Raced {
-        let Some([write, reads]) = self.cell(at) else { return false };
-        let before = write.swap(actor.encoded(), Ordering::Relaxed);
+        let [[write, reads]] = self.cells(at, 1) else { return false };
+        let before = write.swap(actor.0, Ordering::Relaxed);
         actor.races(before) || actor.races(reads.load(Ordering::Relaxed))
     }
-}
-
-/// The reads of a byte after another one.
-fn after_read(before: u64, actor: Actor) -> u64 {
-    let own = actor.encoded();
-    let time = (1 << 28) - 1;
-    let is_other = before != 0 && (before & !MANY) >> 28 != own >> 28;
-    // Reads of an earlier phase are ordered before the writes that follow.
-    let is_now = before & time == own & time && (before & !MANY) >> 39 == own >> 39;
-    if is_other && (is_now || (before & !MANY) >> 39 != own >> 39) { own | MANY } else { own }
 }
 
 /// The shadow of the memory of a block.
@@ -117,13 +120,13 @@ impl BlockShadow {
 
     pub(crate) fn read(&mut self, at: usize, actor: Actor) -> Raced {
         let Some([write, reads]) = self.cells.get_mut(at) else { return false };
-        *reads = after_read(*reads, actor);
+        *reads = actor.after_read(*reads);
         actor.races(*write)
     }
 
     pub(crate) fn write(&mut self, at: usize, actor: Actor) -> Raced {
         let Some([write, reads]) = self.cells.get_mut(at) else { return false };
-        let before = std::mem::replace(write, actor.encoded());
+        let before = std::mem::replace(write, actor.0);
         actor.races(before) || actor.races(*reads)
     }
 

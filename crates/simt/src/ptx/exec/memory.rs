@@ -66,13 +66,23 @@ impl Warp {
         memory: &mut BlockMemory<'_>,
     ) {
         let addresses = &self.addresses(inst.a, access.short_address, inst.imm);
-        let mut all = [[0; N]; LANES];
         let is_uniform = addresses.iter().all(|it| *it == addresses[0]);
-        if is_uniform && let Some(bytes) = memory.peek(access.place, addresses[0]) {
-            all = [bytes; LANES];
-        } else if mask == u32::MAX && memory.load_row(access.place, addresses, &mut all) {
-            // All lanes were loaded at once.
-        } else {
+        if is_uniform && let Some(bytes) = memory.peek::<N>(access.place, addresses[0]) {
+            for element in 0..N / B {
+                let reg = if N == B { inst.d } else { lists[inst.c as usize + element] };
+                let value = extended::<B, N>(access, &bytes, element);
+                match access.long {
+                    true => self.set_long(reg, mask, &[value; LANES]),
+                    false => self.set(reg, mask, &[value as u32; LANES]),
+                }
+            }
+            return;
+        }
+        let mut all = [[0; N]; LANES];
+        let is_done = mask == u32::MAX
+            && (memory.load_row(access.place, addresses, &mut all)
+                || memory.gather(access.place, addresses, &mut all));
+        if !is_done {
             for lane in lanes_of(mask) {
                 let site = Site { at: inst.at, lane: lane as u32 };
                 all[lane] = memory.load::<N>(access.place, addresses[lane], site);
@@ -80,28 +90,11 @@ impl Warp {
         }
         for element in 0..N / B {
             let reg = if N == B { inst.d } else { lists[inst.c as usize + element] };
-            let value = |bytes: &[u8; N]| {
-                let mut wide = [0; 8];
-                wide[..B].copy_from_slice(&bytes[element * B..][..B]);
-                u64::from_le_bytes(wide)
-            };
-            let shift = 64 - 8 * B as u32;
-            if access.long {
-                let mut out = [0; LANES];
-                for lane in 0..LANES {
-                    let value = value(&all[lane]);
-                    out[lane] = if access.signed { ((value << shift) as i64 >> shift) as u64 } else { value };
-                }
-                self.set_long(reg, mask, &out);
-            } else {
-                let mut out = [0; LANES];
-                for lane in 0..LANES {
-                    let value = value(&all[lane]);
-                    out[lane] =
-                        if access.signed { ((value << shift) as i64 >> shift) as u32 } else { value as u32 };
-                }
-                // A signed integer of 16 bits in a register of that size is narrowed by what follows.
-                self.set(reg, mask, &out);
+            match access.long {
+                true => self.set_long(reg, mask, &all.map(|it| extended::<B, N>(access, &it, element))),
+                // A signed byte in a register of 16 bits is narrowed by the next instruction.
+                false if B == 4 => self.set(reg, mask, &all.map(|it| word(&it, element))),
+                false => self.set(reg, mask, &all.map(|it| extended::<B, N>(access, &it, element) as u32)),
             }
         }
     }
@@ -231,6 +224,20 @@ impl Warp {
             if window != 0 && a & !(WINDOW_BYTES - 1) == window { a - window } else { a }
         });
     }
+}
+
+/// An element of `B` bytes, extended to 64 bits.
+#[inline(always)]
+fn extended<const B: usize, const N: usize>(access: &Access, bytes: &[u8; N], element: usize) -> u64 {
+    let mut wide = [0; 8];
+    wide[..B].copy_from_slice(&bytes[element * B..][..B]);
+    let (value, shift) = (u64::from_le_bytes(wide), 64 - 8 * B as u32);
+    if access.signed { ((value << shift) as i64 >> shift) as u64 } else { value }
+}
+
+#[inline(always)]
+fn word<const N: usize>(bytes: &[u8; N], element: usize) -> u32 {
+    bytes[4 * element..].first_chunk().map_or(0, |it| u32::from_le_bytes(*it))
 }
 
 /// The window of a space whose addresses are not generic ones.
