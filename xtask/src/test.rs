@@ -165,6 +165,7 @@ fn tests(nextest: bool) -> Outcome {
 fn oracle(nextest: bool, tools: &Path) -> Outcome {
     let selected: &[&str] =
         if nextest { &["--workspace", "--test", "oracle"] } else { &["--package", "oracle"] };
+    succeed(&mut cargo(&["build", "--profile", "dev-release", "--quiet", "--package", "libcuda-double"]))?;
     let mut cargo = cargo(&["test"]);
     let mut child = cargo.args(selected).env("REHAL_TOOLS", tools).stdout(Stdio::piped()).spawn()?;
     let mut failed = Vec::new();

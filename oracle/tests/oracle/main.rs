@@ -9,6 +9,7 @@ mod assembly;
 mod benchmarks;
 mod commands;
 mod compiling;
+mod cuda;
 mod devices;
 mod dumps;
 mod dynamic;
@@ -77,6 +78,10 @@ fn main() -> ExitCode {
     }
     benchmarks::add(&mut trials);
     compiling::add(&mut trials);
+    if let Err(error) = cuda::add(&mut trials) {
+        eprintln!("the captures of CUDA devices cannot be listed: {error}");
+        return ExitCode::FAILURE;
+    }
     devices::add(&mut trials);
     dynamic::add(&mut trials);
     failing_work::add(&mut trials);

@@ -84,7 +84,7 @@ fn record_by_reference(pair: &Pair, call: &[String], path: &Path) -> Outcome {
 }
 
 /// The arguments of the program that was recorded, without those of the recorder.
-fn program(capture: &Capture) -> Result<Vec<String>, Failed> {
+pub fn program(capture: &Capture) -> Result<Vec<String>, Failed> {
     let printed = fs::read_to_string(capture.printed.as_ref().ok_or("no output of the program")?)?;
     let line = printed.lines().next().and_then(|line| line.strip_prefix("$ iree-run-module --"));
     let words = line.ok_or("no command")?.replace(" '--", " --");
@@ -103,7 +103,7 @@ fn results(program: &Path, capture: &Capture, count: usize) -> Result<Vec<Vec<u8
     Ok(files.iter().map(fs::read).collect::<io::Result<_>>()?)
 }
 
-fn printed_results(capture: &Capture) -> Result<usize, Failed> {
+pub fn printed_results(capture: &Capture) -> Result<usize, Failed> {
     let path = capture.printed.as_ref().ok_or("no output of the program")?;
     let text = fs::read_to_string(path)?;
     Ok(text.lines().filter(|line| line.starts_with("result[")).count())

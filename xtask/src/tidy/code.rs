@@ -53,7 +53,7 @@ pub fn unsafe_code(tree: &Tree) -> Vec<Problem> {
         document.split_once(UNSAFE_LIST).map_or("", |(_, rest)| rest.split("\n## ").next().unwrap_or(rest));
     let cells = list.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
     let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    let places: Vec<_> = names.map(|name| format!("crates/{name}")).collect();
+    let places: Vec<_> = names.map(|name| format!("crates/{name}").replace("crates/../", "")).collect();
     let mut problems = Vec::new();
     for path in tree.rust() {
         let code = code_only(&tree.text(path));

@@ -1,0 +1,239 @@
+//! CUDA: our emulated device, beside the reference's driver on the double of `libcuda.so`.
+//!
+//! Both interpret kernels by `rehal-simt`, so that the comparison is of all else: arguments and launches,
+//! transfers, the order of work, memory, recordings. The reference runs by streams and by graphs.
+//!
+//! The reference reports no reads. The double writes the bytes of each allocation when it is freed; these
+//! have to hold what our replay reads and, by its ledger, what the dispatches wrote.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use libtest_mimic::{Failed, Trial};
+use oracle::captures::{self, Capture, corpus, repository};
+use oracle::e2e::{Compiled, Program};
+use oracle::reference::Reference;
+use oracle::tool::{self, Ended};
+use rehal_judge::Ledger;
+
+use crate::replays::run_with_reads;
+use crate::vulkan::{printed_results, program};
+use crate::{Outcome, Pair, ensure, fixture};
+
+/// How the reference's driver submits command buffers.
+const MODES: [&str; 2] = ["--cuda_use_streams=true", "--cuda_use_streams=false"];
+/// Our device.
+const OURS: &str = "--device=cuda://emulator";
+/// That of the reference.
+const THEIRS: &str = "--device=cuda";
+
+/// Programs with copies within a buffer that overlap, which the reference refuses on GPUs.
+const REFUSED: [&str; 2] = ["overlap.delay", "overlap.roll"];
+
+pub fn add(trials: &mut Vec<Trial>) -> io::Result<()> {
+    let mut directories = vec![("fixtures", repository().join("crates/cli/tests/gpu"))];
+    directories.extend(corpus().map(|corpus| ("corpus", corpus.join("cuda"))));
+    for (set, directory) in directories {
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".cuda.ireereplay"));
+            if let Some(name) = name {
+                let name = format!("cuda::replay::{set}/{name}");
+                trials.push(Trial::test(name, move || replay_alike(&path)));
+            }
+        }
+    }
+    // The programs that the fixtures have for Vulkan, with their inputs. Those with more words in their names
+    // are the same programs, compiled with flags for Vulkan.
+    let other = [".addresses", ".direct", ".async"];
+    let is_own = |it: &Capture| it.printed.is_some() && !other.iter().any(|end| it.name.ends_with(end));
+    for capture in captures::on_vulkan()?.into_iter().filter(is_own) {
+        let name = format!("cuda::run::{}", capture.short_name());
+        trials.push(Trial::test(name, move || runs_alike(&capture)));
+    }
+    trials.push(Trial::test("cuda::out_of_bounds", out_of_bounds));
+    Ok(())
+}
+
+/// Runs a tool of the reference on the double, which writes what is freed to a file.
+fn on_double(program: &Path, arguments: &[String], directory: &Path, freed: &Path) -> Result<Ended, Failed> {
+    let double = tool::ours("libcuda.so").map_err(|error| error.replace("rehal-cli", "libcuda-double"))?;
+    let libraries = double.parent().unwrap_or(&double).display();
+    let variables =
+        [format!("LD_LIBRARY_PATH={libraries}"), format!("LIBCUDA_DOUBLE_FREED={}", freed.display())];
+    let program = program.display().to_string();
+    let line = [&variables[..], &[program], arguments].concat();
+    Ok(tool::run(Path::new("/usr/bin/env"), &line, directory)?)
+}
+
+/// The same, of a program whose submission fails: then a worker of the reference sometimes crashes while its
+/// device is destroyed, before the error is printed.
+fn failing_on_double(
+    program: &Path,
+    arguments: &[String],
+    directory: &Path,
+    freed: &Path,
+) -> Result<Ended, Failed> {
+    for _ in 0..4 {
+        let ended = on_double(program, arguments, directory, freed)?;
+        if ended.signal != Some(11) {
+            return Ok(ended);
+        }
+    }
+    on_double(program, arguments, directory, freed)
+}
+
+/// The allocations that a replay by the reference freed.
+fn freed_by_replay(capture: &Path, mode: &str) -> Result<Vec<Vec<u8>>, Failed> {
+    let scratch = tempfile::tempdir()?;
+    let freed = scratch.path().join("freed");
+    let arguments = [THEIRS, mode, &capture.display().to_string()].map(ToOwned::to_owned);
+    let replay = Pair::find("iree-run-replay")?.theirs;
+    let ended = on_double(&replay, &arguments, scratch.path(), &freed)?;
+    ensure(ended.succeeded(), || format!("their replay, {mode}: {}", ended.summary()))?;
+    let decoded: Result<Vec<_>, _> = fs::read_to_string(freed)?.lines().map(hex::decode).collect();
+    let mut freed = decoded?;
+    freed.sort();
+    Ok(freed)
+}
+
+/// Both replay a capture, and what ours reads and what its dispatches write is in the memory of the
+/// reference's.
+fn replay_alike(path: &Path) -> Outcome {
+    let freed = freed_by_replay(path, MODES[0])?;
+    ensure(freed == freed_by_replay(path, MODES[1])?, || "by streams and by graphs, memory differs".into())?;
+    let scratch = tempfile::tempdir()?;
+    let ledger = scratch.path().join("ledger");
+    let capture = Capture {
+        name: "cuda".to_owned(),
+        path: path.to_owned(),
+        directory: scratch.path().to_owned(),
+        printed: None,
+        remaps: Vec::new(),
+    };
+    let arguments = vec![
+        OURS.to_owned(),
+        "--replay_host_reads_limit_bytes=1048576".to_owned(),
+        "--replay_ledger_kept_bytes=1048576".to_owned(),
+        format!("--replay_ledger={}", ledger.display()),
+        path.display().to_string(),
+    ];
+    let (ours, reads) = run_with_reads(&Pair::find("iree-run-replay")?, &capture, arguments)?;
+    ensure(ours.succeeded(), || format!("our replay: {}", ours.summary()))?;
+    for read in &reads {
+        let holds = |it: &Vec<u8>| it.windows(read.bytes.len()).any(|bytes| bytes == read.bytes);
+        ensure(read.bytes.len() as u64 == read.length && freed.iter().any(holds), || {
+            format!("the reference has not what record #{} reads: {:?}", read.ordinal, read.bytes)
+        })?;
+    }
+    let written = written(&Ledger::open(&ledger)?)?;
+    for (buffer, bytes) in &written {
+        let holds = |it: &Vec<u8>| bytes.iter().all(|(at, byte)| it.get(*at as usize) == Some(byte));
+        ensure(freed.iter().any(holds), || {
+            format!("the reference has not what dispatches write to buffer {buffer}: {bytes:?}")
+        })?;
+    }
+    ensure(!written.is_empty() || !reads.is_empty(), || "nothing was compared".into())
+}
+
+/// The last value of each byte that dispatches wrote, by buffer and offset.
+fn written(ledger: &Ledger) -> Result<BTreeMap<u64, BTreeMap<u64, u8>>, Failed> {
+    let mut written: BTreeMap<u64, BTreeMap<u64, u8>> = BTreeMap::new();
+    for entry in ledger.entries() {
+        for range in entry?.ranges.into_iter().filter(|it| it.binding.is_some()) {
+            let buffer = written.entry(range.buffer_id).or_default();
+            for piece in &range.pieces {
+                ensure(piece.kept.len() as u64 == piece.range.length, || "a piece is not complete".into())?;
+                let start = range.range.offset + piece.range.offset;
+                buffer.extend((start..).zip(piece.kept.iter().copied()));
+            }
+        }
+    }
+    Ok(written)
+}
+
+/// A program computes the same on both, and each side replays the recording of the other.
+fn runs_alike(capture: &Capture) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let place = |name: &str| scratch.path().join(name);
+    let call = on_cuda(capture)?;
+    let pair = Pair::find("iree-run-module")?;
+    let count = printed_results(capture)?;
+    let files = |whose: &str| -> Vec<_> { (0..count).map(|it| place(&format!("{whose}.{it}"))).collect() };
+    let with = |device: &[&str], recording: &str, files: &[PathBuf]| -> Vec<String> {
+        let device = device.iter().map(ToString::to_string);
+        let recording = format!("--device_replay_output={}", place(recording).display());
+        let outputs = files.iter().map(|file| format!("--output=+{}", file.display()));
+        device.chain(call.iter().cloned()).chain([recording]).chain(outputs).collect()
+    };
+    let read = |files: &[PathBuf]| files.iter().map(fs::read).collect::<io::Result<Vec<_>>>();
+
+    let ours = pair.run_ours(&with(&[OURS], "ours", &files("ours")), &capture.directory)?;
+    ensure(ours.succeeded(), || format!("ours: {}", ours.summary()))?;
+    let results = read(&files("ours"))?;
+    let is_refused = REFUSED.contains(&capture.short_name());
+    for (mode, name) in MODES.into_iter().zip(["streams", "graphs"]) {
+        let line = with(&[THEIRS, mode], name, &files(name));
+        let run = if is_refused { failing_on_double } else { on_double };
+        let theirs = run(&pair.theirs, &line, &capture.directory, &place("freed"))?;
+        if is_refused {
+            let status = theirs.status_name();
+            return ensure(status.as_deref() == Some("INVALID_ARGUMENT"), || theirs.summary());
+        }
+        ensure(theirs.succeeded(), || format!("theirs, {name}: {}", theirs.summary()))?;
+        ensure(read(&files(name))? == results, || format!("the bytes of the results differ: {name}"))?;
+    }
+    for recording in ["ours", "streams", "graphs"] {
+        let alike = replay_alike(&place(recording));
+        alike.map_err(|failed| format!("recording {recording}: {}", failed.message().unwrap_or_default()))?;
+    }
+    Ok(())
+}
+
+/// An access that no allocation contains fails on both, and both name the same thread and instruction.
+fn out_of_bounds() -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let (module, function) = (format!("--module={}", compile("gather")?.display()), "--function=gather");
+    let inputs = ["--input=4xf32=1 2 3 4", "--input=3xi32=1 3000 2"];
+    let line = |device: &str| [device, &module, function, inputs[0], inputs[1]].map(ToOwned::to_owned);
+    let pair = Pair::find("iree-run-module")?;
+    let ours = pair.run_ours(&line(OURS), scratch.path())?;
+    let theirs =
+        failing_on_double(&pair.theirs, &line(THEIRS), scratch.path(), &scratch.path().join("freed"))?;
+    ensure(ours.code == Some(2) && theirs.status_name().as_deref() == Some("ABORTED"), || {
+        format!("ours: {}\ntheirs: {}", ours.summary(), theirs.summary())
+    })?;
+    let place = |ended: &Ended| -> Option<String> {
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        let line = said.split_once(": function '")?.1.lines().next()?.to_owned();
+        Some(line.split_once("; while").map_or(line.clone(), |(place, _)| place.to_owned()))
+    };
+    let (mine, wanted) = (place(&ours), place(&theirs));
+    let is_named = mine.as_ref().is_some_and(|it| it.contains("thread (1, 0, 0), line "));
+    ensure(mine == wanted && is_named, || format!("ours: {mine:?}\ntheirs: {wanted:?}"))
+}
+
+/// The command of a capture on Vulkan, without its device and with the module compiled for CUDA.
+fn on_cuda(capture: &Capture) -> Result<Vec<String>, Failed> {
+    let mut call = program(capture)?;
+    call.retain(|it| !it.starts_with("--device="));
+    let module = call.iter_mut().find(|it| it.starts_with("--module=")).ok_or("no module")?;
+    let name = module.rsplit('/').next().and_then(|it| it.split('.').next()).ok_or("no name")?;
+    *module = format!("--module={}", compile(name)?.display());
+    Ok(call)
+}
+
+/// A program of the fixtures, compiled for CUDA.
+fn compile(name: &str) -> Result<PathBuf, Failed> {
+    let program = Program {
+        name: format!("cuda/{name}"),
+        source: fixture(&format!("programs/{name}.mlir")),
+        flags: vec!["--iree-hal-target-device=cuda".to_owned(), "--iree-cuda-target=sm_80".to_owned()],
+    };
+    match program.compile(&Reference::find(&repository())?, &repository().join("target/e2e"))? {
+        Compiled::Module(compiled) => Ok(compiled),
+        Compiled::Refused(said) => Err(said.into()),
+    }
+}
