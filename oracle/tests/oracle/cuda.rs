@@ -24,6 +24,9 @@ use crate::{Outcome, Pair, ensure, fixture};
 
 /// How the reference's driver submits command buffers.
 const MODES: [&str; 2] = ["--cuda_use_streams=true", "--cuda_use_streams=false"];
+/// How programs are compiled so that the reference makes graphs of their command buffers: without tables of
+/// bindings.
+const DIRECT: &str = "--iree-hal-indirect-command-buffers=false";
 /// Our device.
 const OURS: &str = "--device=cuda://emulator";
 /// That of the reference.
@@ -158,24 +161,23 @@ fn written(ledger: &Ledger) -> Result<BTreeMap<u64, BTreeMap<u64, u8>>, Failed> 
 fn runs_alike(capture: &Capture) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let place = |name: &str| scratch.path().join(name);
-    let call = on_cuda(capture)?;
     let pair = Pair::find("iree-run-module")?;
     let count = printed_results(capture)?;
     let files = |whose: &str| -> Vec<_> { (0..count).map(|it| place(&format!("{whose}.{it}"))).collect() };
-    let with = |device: &[&str], recording: &str, files: &[PathBuf]| -> Vec<String> {
+    let with = |device: &[&str], flags: &[&str], name: &str| -> Result<Vec<String>, Failed> {
         let device = device.iter().map(ToString::to_string);
-        let recording = format!("--device_replay_output={}", place(recording).display());
-        let outputs = files.iter().map(|file| format!("--output=+{}", file.display()));
-        device.chain(call.iter().cloned()).chain([recording]).chain(outputs).collect()
+        let recording = format!("--device_replay_output={}", place(name).display());
+        let outputs = files(name).into_iter().map(|file| format!("--output=+{}", file.display()));
+        Ok(device.chain(on_cuda(capture, flags)?).chain([recording]).chain(outputs).collect())
     };
-    let read = |files: &[PathBuf]| files.iter().map(fs::read).collect::<io::Result<Vec<_>>>();
+    let read = |whose: &str| files(whose).iter().map(fs::read).collect::<io::Result<Vec<_>>>();
 
-    let ours = pair.run_ours(&with(&[OURS], "ours", &files("ours")), &capture.directory)?;
+    let ours = pair.run_ours(&with(&[OURS], &[], "ours")?, &capture.directory)?;
     ensure(ours.succeeded(), || format!("ours: {}", ours.summary()))?;
-    let results = read(&files("ours"))?;
+    let results = read("ours")?;
     let is_refused = REFUSED.contains(&capture.short_name());
-    for (mode, name) in MODES.into_iter().zip(["streams", "graphs"]) {
-        let line = with(&[THEIRS, mode], name, &files(name));
+    for (mode, flags, name) in [(MODES[0], &[][..], "streams"), (MODES[1], &[DIRECT], "graphs")] {
+        let line = with(&[THEIRS, mode], flags, name)?;
         let run = if is_refused { failing_on_double } else { on_double };
         let theirs = run(&pair.theirs, &line, &capture.directory, &place("freed"))?;
         if is_refused {
@@ -183,7 +185,7 @@ fn runs_alike(capture: &Capture) -> Outcome {
             return ensure(status.as_deref() == Some("INVALID_ARGUMENT"), || theirs.summary());
         }
         ensure(theirs.succeeded(), || format!("theirs, {name}: {}", theirs.summary()))?;
-        ensure(read(&files(name))? == results, || format!("the bytes of the results differ: {name}"))?;
+        ensure(read(name)? == results, || format!("the bytes of the results differ: {name}"))?;
     }
     for recording in ["ours", "streams", "graphs"] {
         let alike = replay_alike(&place(recording));
@@ -195,7 +197,7 @@ fn runs_alike(capture: &Capture) -> Outcome {
 /// An access that no allocation contains fails on both, and both name the same thread and instruction.
 fn out_of_bounds() -> Outcome {
     let scratch = tempfile::tempdir()?;
-    let (module, function) = (format!("--module={}", compile("gather")?.display()), "--function=gather");
+    let (module, function) = (format!("--module={}", compile("gather", &[])?.display()), "--function=gather");
     let inputs = ["--input=4xf32=1 2 3 4", "--input=3xi32=1 3000 2"];
     let line = |device: &str| [device, &module, function, inputs[0], inputs[1]].map(ToOwned::to_owned);
     let pair = Pair::find("iree-run-module")?;
@@ -216,21 +218,25 @@ fn out_of_bounds() -> Outcome {
 }
 
 /// The command of a capture on Vulkan, without its device and with the module compiled for CUDA.
-fn on_cuda(capture: &Capture) -> Result<Vec<String>, Failed> {
+fn on_cuda(capture: &Capture, flags: &[&str]) -> Result<Vec<String>, Failed> {
     let mut call = program(capture)?;
     call.retain(|it| !it.starts_with("--device="));
     let module = call.iter_mut().find(|it| it.starts_with("--module=")).ok_or("no module")?;
     let name = module.rsplit('/').next().and_then(|it| it.split('.').next()).ok_or("no name")?;
-    *module = format!("--module={}", compile(name)?.display());
+    *module = format!("--module={}", compile(name, flags)?.display());
     Ok(call)
 }
 
-/// A program of the fixtures, compiled for CUDA.
-fn compile(name: &str) -> Result<PathBuf, Failed> {
+/// A program of the fixtures, compiled for CUDA with more flags.
+fn compile(name: &str, flags: &[&str]) -> Result<PathBuf, Failed> {
     let program = Program {
         name: format!("cuda/{name}"),
         source: fixture(&format!("programs/{name}.mlir")),
-        flags: vec!["--iree-hal-target-device=cuda".to_owned(), "--iree-cuda-target=sm_80".to_owned()],
+        flags: [&["--iree-hal-target-device=cuda", "--iree-cuda-target=sm_80"], flags]
+            .concat()
+            .into_iter()
+            .map(ToOwned::to_owned)
+            .collect(),
     };
     match program.compile(&Reference::find(&repository())?, &repository().join("target/e2e"))? {
         Compiled::Module(compiled) => Ok(compiled),
