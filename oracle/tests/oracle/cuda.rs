@@ -19,7 +19,7 @@ use oracle::tool::{self, Ended};
 use rehal_judge::Ledger;
 
 use crate::replays::run_with_reads;
-use crate::vulkan::{printed_results, program};
+use crate::vulkan::{computed, printed_results, program};
 use crate::{Outcome, Pair, ensure, fixture};
 
 /// How the reference's driver submits command buffers.
@@ -48,13 +48,8 @@ pub fn add(trials: &mut Vec<Trial>) -> io::Result<()> {
             }
         }
     }
-    // The programs that the fixtures have for Vulkan, with their inputs. Those with more words in their names
-    // are the same programs, compiled with flags for Vulkan.
-    let other = [".addresses", ".direct", ".async"];
-    let is_own = |it: &Capture| it.printed.is_some() && !other.iter().any(|end| it.name.ends_with(end));
-    for capture in captures::on_vulkan()?.into_iter().filter(is_own) {
-        let name = format!("cuda::run::{}", capture.short_name());
-        trials.push(Trial::test(name, move || runs_alike(&capture)));
+    for (name, call) in calls()? {
+        trials.push(Trial::test(format!("cuda::run::{name}"), move || runs_alike(&call)));
     }
     trials.push(Trial::test("cuda::out_of_bounds", out_of_bounds));
     Ok(())
@@ -157,30 +152,94 @@ fn written(ledger: &Ledger) -> Result<BTreeMap<u64, BTreeMap<u64, u8>>, Failed> 
     Ok(written)
 }
 
+/// A call of a program.
+struct Call {
+    module: Module,
+    /// Function and inputs.
+    arguments: Vec<String>,
+    directory: PathBuf,
+    results: usize,
+    /// Whether the reference refuses it.
+    is_refused: bool,
+}
+
+enum Module {
+    /// A program of the fixtures.
+    Program(String),
+    /// A compiled one.
+    Compiled(PathBuf),
+}
+
+/// The calls that there are for Vulkan, by name.
+fn calls() -> io::Result<Vec<(String, Call)>> {
+    let mut calls = Vec::new();
+    // Those with more words in their names are the same programs, compiled with flags for Vulkan.
+    let other = [".addresses", ".direct", ".async"];
+    let is_own = |it: &Capture| it.printed.is_some() && !other.iter().any(|end| it.name.ends_with(end));
+    let unread = |failed: Failed| io::Error::other(failed.message().unwrap_or_default().to_owned());
+    for capture in captures::on_vulkan()?.into_iter().filter(is_own) {
+        let mut arguments = program(&capture).map_err(unread)?;
+        let results = printed_results(&capture).map_err(unread)?;
+        let name = capture.short_name();
+        let program = name.split('.').next().unwrap_or(name).to_owned();
+        arguments.retain(|it| !it.starts_with("--device=") && !it.starts_with("--module="));
+        let (directory, is_refused) = (capture.directory.clone(), REFUSED.contains(&name));
+        let call = Call { module: Module::Program(program), arguments, directory, results, is_refused };
+        calls.push((name.to_owned(), call));
+    }
+    let mut add = |name: String, module: Module, (_, function, inputs): computed::Call, files: &str| {
+        let inputs = inputs.iter().map(|it| format!("--input={}", it.replace('@', files)));
+        let arguments = [format!("--function={function}")].into_iter().chain(inputs).collect();
+        let results = if computed::TWO_RESULTS.contains(&function) { 2 } else { 1 };
+        let call = Call { module, arguments, directory: fixture(""), results, is_refused: false };
+        calls.push((name, call));
+    };
+    for call in computed::PROGRAMS {
+        add(format!("{}.{}", call.0, call.1), Module::Program(call.0.to_owned()), call, "@");
+    }
+    for call in corpus().iter().flat_map(|_| computed::CORPUS) {
+        let corpus = corpus().unwrap_or_default();
+        let module = corpus.join(format!("modules/{}.vmfb", call.0.replace("vulkan", "cuda80")));
+        let files = format!("@{}/", corpus.join("inputs").display());
+        add(format!("corpus/{}", call.1), Module::Compiled(module), call, &files);
+    }
+    Ok(calls)
+}
+
+impl Call {
+    /// The arguments, with the module compiled with these flags.
+    fn line(&self, flags: &[&str]) -> Result<Vec<String>, Failed> {
+        let module = match &self.module {
+            Module::Program(name) => compile(name, flags)?,
+            Module::Compiled(path) => path.clone(),
+        };
+        let module = format!("--module={}", module.display());
+        Ok([module].into_iter().chain(self.arguments.iter().cloned()).collect())
+    }
+}
+
 /// A program computes the same on both, and each side replays the recording of the other.
-fn runs_alike(capture: &Capture) -> Outcome {
+fn runs_alike(call: &Call) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let place = |name: &str| scratch.path().join(name);
     let pair = Pair::find("iree-run-module")?;
-    let count = printed_results(capture)?;
-    let files = |whose: &str| -> Vec<_> { (0..count).map(|it| place(&format!("{whose}.{it}"))).collect() };
+    let files = |whose: &str| (0..call.results).map(|it| place(&format!("{whose}.{it}"))).collect::<Vec<_>>();
     let with = |device: &[&str], flags: &[&str], name: &str| -> Result<Vec<String>, Failed> {
         let device = device.iter().map(ToString::to_string);
         let recording = format!("--device_replay_output={}", place(name).display());
         let outputs = files(name).into_iter().map(|file| format!("--output=+{}", file.display()));
-        Ok(device.chain(on_cuda(capture, flags)?).chain([recording]).chain(outputs).collect())
+        Ok(device.chain(call.line(flags)?).chain([recording]).chain(outputs).collect())
     };
     let read = |whose: &str| files(whose).iter().map(fs::read).collect::<io::Result<Vec<_>>>();
 
-    let ours = pair.run_ours(&with(&[OURS], &[], "ours")?, &capture.directory)?;
+    let ours = pair.run_ours(&with(&[OURS], &[], "ours")?, &call.directory)?;
     ensure(ours.succeeded(), || format!("ours: {}", ours.summary()))?;
     let results = read("ours")?;
-    let is_refused = REFUSED.contains(&capture.short_name());
     for (mode, flags, name) in [(MODES[0], &[][..], "streams"), (MODES[1], &[DIRECT], "graphs")] {
         let line = with(&[THEIRS, mode], flags, name)?;
-        let run = if is_refused { failing_on_double } else { on_double };
-        let theirs = run(&pair.theirs, &line, &capture.directory, &place("freed"))?;
-        if is_refused {
+        let run = if call.is_refused { failing_on_double } else { on_double };
+        let theirs = run(&pair.theirs, &line, &call.directory, &place("freed"))?;
+        if call.is_refused {
             let status = theirs.status_name();
             return ensure(status.as_deref() == Some("INVALID_ARGUMENT"), || theirs.summary());
         }
@@ -215,16 +274,6 @@ fn out_of_bounds() -> Outcome {
     let (mine, wanted) = (place(&ours), place(&theirs));
     let is_named = mine.as_ref().is_some_and(|it| it.contains("thread (1, 0, 0), line "));
     ensure(mine == wanted && is_named, || format!("ours: {mine:?}\ntheirs: {wanted:?}"))
-}
-
-/// The command of a capture on Vulkan, without its device and with the module compiled for CUDA.
-fn on_cuda(capture: &Capture, flags: &[&str]) -> Result<Vec<String>, Failed> {
-    let mut call = program(capture)?;
-    call.retain(|it| !it.starts_with("--device="));
-    let module = call.iter_mut().find(|it| it.starts_with("--module=")).ok_or("no module")?;
-    let name = module.rsplit('/').next().and_then(|it| it.split('.').next()).ok_or("no name")?;
-    *module = format!("--module={}", compile(name, flags)?.display());
-    Ok(call)
 }
 
 /// A program of the fixtures, compiled for CUDA with more flags.

@@ -1,7 +1,7 @@
 //! Vulkan, on the same driver as the reference: dumps, runs, replays and recordings, host reads bit for bit.
 
 mod benchmarks;
-mod computed;
+pub mod computed;
 mod mixed;
 mod parameters;
 mod profiles;

@@ -15,10 +15,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// A call: program or module, function, and inputs.
-type Call = (&'static str, &'static str, &'static [&'static str]);
+pub type Call = (&'static str, &'static str, &'static [&'static str]);
 
 /// Calls of programs of the fixtures.
-const PROGRAMS: [Call; 9] = [
+pub const PROGRAMS: [Call; 9] = [
     (
         "models",
         "classifier",
@@ -46,7 +46,7 @@ const PROGRAMS: [Call; 9] = [
 ];
 
 /// Calls of modules of the corpus that are compiled for Vulkan; inputs that start with `@` are its files.
-const CORPUS: [Call; 6] = [
+pub const CORPUS: [Call; 6] = [
     ("simple_abs.vulkan", "abs", &["f32=-7.25"]),
     ("add4.vulkan", "add", &["4xf32=1 2 3 4", "4xf32=10 20 30 40"]),
     ("matmul_128.vulkan", "matmul", &["@mm128a.npy", "@mm128b.npy"]),
@@ -56,7 +56,7 @@ const CORPUS: [Call; 6] = [
 ];
 
 /// The functions that return two tensors; the others return one.
-const TWO_RESULTS: [&str; 2] = ["mlp", "dyn"];
+pub const TWO_RESULTS: [&str; 2] = ["mlp", "dyn"];
 
 const ABIS: [&str; 2] = ["descriptors", "bda"];
 

@@ -1,13 +1,12 @@
 //! The one device, and its contexts.
 #![allow(unsafe_code, reason = "writes a string of C")]
 
-use std::cell::RefCell;
 use std::ffi::c_char;
 
 use rehal_simt::{MAX_BLOCK_THREADS, MAX_SHARED_BYTES};
 
 use crate::interface::{Code, Handle, Out, Outcome, answer, put};
-use crate::state::{State, with};
+use crate::state::{CURRENT, State, without_context};
 
 /// Version 12.4.
 const DRIVER_VERSION: i32 = 12_040;
@@ -15,11 +14,6 @@ const NAME: &[u8] = b"Double of an sm_90 GPU (interpreted)";
 const UUID: [u8; 16] = *b"rehal-libcuda-0\0";
 /// Shared memory of a block that needs no attribute of its function, in bytes.
 pub const STANDARD_SHARED_BYTES: u32 = 48 << 10;
-
-thread_local! {
-    /// The contexts of this thread; the last one is current.
-    static CURRENT: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
-}
 
 /// The value of an attribute, by its number. 0 is right for those without a row: what is absent or off.
 fn attribute(number: u32) -> i32 {
@@ -85,7 +79,7 @@ pub extern "C" fn cuDeviceGet(device: Out<'_, i32>, ordinal: i32) -> u32 {
 /// `name` is null, or has room for `length` bytes.
 pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, length: i32, device: i32) -> u32 {
     let length = usize::try_from(length).unwrap_or(0);
-    if name.is_null() || length == 0 {
+    if name.is_null() || length == 0 || device != 0 {
         return Code::INVALID_VALUE.0;
     }
     let shown = NAME.len().min(length - 1);
@@ -94,7 +88,7 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, length: i32, device:
         name.cast::<u8>().copy_from_nonoverlapping(NAME.as_ptr(), shown);
         name.add(shown).write(0);
     }
-    answer(check(device))
+    0
 }
 
 pub extern "C" fn cuDeviceGetUuid(uuid: Out<'_, [u8; 16]>, device: i32) -> u32 {
@@ -115,7 +109,7 @@ fn create_context(state: &mut State) -> Handle {
 }
 
 pub extern "C" fn cuCtxCreate(context: Out<'_, Handle>, _flags: u32, device: i32) -> u32 {
-    with(|state| {
+    without_context(|state| {
         check(device)?;
         let created = create_context(state);
         CURRENT.with_borrow_mut(|all| all.push(created));
@@ -124,14 +118,14 @@ pub extern "C" fn cuCtxCreate(context: Out<'_, Handle>, _flags: u32, device: i32
 }
 
 pub extern "C" fn cuCtxDestroy(context: Handle) -> u32 {
-    with(|state| {
+    without_context(|state| {
         CURRENT.with_borrow_mut(|all| all.pop_if(|it| *it == context));
         if state.contexts.remove(&context) { Ok(()) } else { Err(Code::INVALID_CONTEXT) }
     })
 }
 
 pub extern "C" fn cuDevicePrimaryCtxRetain(context: Out<'_, Handle>, device: i32) -> u32 {
-    with(|state| {
+    without_context(|state| {
         check(device)?;
         let primary = match state.primary_context {
             Some(primary) => primary,
@@ -143,11 +137,11 @@ pub extern "C" fn cuDevicePrimaryCtxRetain(context: Out<'_, Handle>, device: i32
 }
 
 pub extern "C" fn cuDevicePrimaryCtxRelease(device: i32) -> u32 {
-    with(|state| check(device).and(state.primary_context.map(|_| ()).ok_or(Code::INVALID_CONTEXT)))
+    without_context(|state| check(device).and(state.primary_context.map(|_| ()).ok_or(Code::INVALID_CONTEXT)))
 }
 
 pub extern "C" fn cuCtxSetCurrent(context: Handle) -> u32 {
-    with(|state| {
+    without_context(|state| {
         if context != 0 && !state.contexts.contains(&context) {
             return Err(Code::INVALID_CONTEXT);
         }
@@ -160,7 +154,7 @@ pub extern "C" fn cuCtxSetCurrent(context: Handle) -> u32 {
 }
 
 pub extern "C" fn cuCtxPushCurrent(context: Handle) -> u32 {
-    with(|state| {
+    without_context(|state| {
         if !state.contexts.contains(&context) {
             return Err(Code::INVALID_CONTEXT);
         }
@@ -170,7 +164,7 @@ pub extern "C" fn cuCtxPushCurrent(context: Handle) -> u32 {
 }
 
 pub extern "C" fn cuCtxPopCurrent(context: Out<'_, Handle>) -> u32 {
-    with(|_| {
+    without_context(|_| {
         let popped = CURRENT.with_borrow_mut(Vec::pop).ok_or(Code::INVALID_CONTEXT)?;
         // The result may be ignored.
         context.map_or(Ok(()), |context| put(Some(context), popped))

@@ -59,6 +59,13 @@ pub struct Pool {
     used_high: u64,
 }
 
+impl Pool {
+    /// Bytes now, and at most.
+    pub fn used(&self) -> [u64; 2] {
+        [self.used, self.used_high]
+    }
+}
+
 impl Allocation {
     pub fn memory(&self) -> &HostMemory {
         match &self.bytes {
@@ -94,7 +101,7 @@ impl Allocation {
 }
 
 impl State {
-    /// Allocates memory; returns its address.
+    /// Allocates memory, from a pool unless that is 0; returns its address.
     pub fn allocate(&mut self, bytes: u64, kind: Kind, pool: Handle) -> Outcome<u64> {
         if bytes == 0 {
             return Err(Code::INVALID_VALUE);
@@ -109,6 +116,10 @@ impl State {
             }
             _ => memory.as_ptr().addr() as u64,
         };
+        if let Some(pool) = self.pools.get_mut(&pool) {
+            pool.used += bytes;
+            pool.used_high = pool.used_high.max(pool.used);
+        }
         self.allocations.insert(address, Allocation { bytes: Bytes::Own(memory), kind, pool });
         Ok(address)
     }
@@ -193,8 +204,12 @@ pub extern "C" fn cuMemHostUnregister(address: u64) -> u32 {
 
 pub extern "C" fn cuMemHostGetDevicePointer(device: Out<'_, u64>, host: u64, _flags: u32) -> u32 {
     with(|state| {
+        let found = state.allocations.range(..=host).next_back();
         state.place(host, 1)?;
-        put(device, host)
+        match found.map(|(_, it)| it.kind) {
+            Some(Kind::Host | Kind::Registered) => put(device, host),
+            _ => Err(Code::INVALID_VALUE),
+        }
     })
 }
 
@@ -249,8 +264,8 @@ pub extern "C" fn cuMemPoolGetAttribute(pool: Handle, attribute: u32, value: Out
         match attribute {
             RELEASE_THRESHOLD => put(value, pool.attributes.get(&attribute).copied().unwrap_or(0)),
             // Reserved and used bytes, now and at most.
-            5 | 7 => put(value, pool.used),
-            6 | 8 => put(value, pool.used_high),
+            5 | 7 => put(value, pool.used()[0]),
+            6 | 8 => put(value, pool.used()[1]),
             _ => Err(Code::INVALID_VALUE),
         }
     })
@@ -277,12 +292,7 @@ pub extern "C" fn cuMemAllocFromPoolAsync(
     with(|state| {
         state.begin(stream)?;
         find(&state.pools, pool)?;
-        let allocated = state.allocate(bytes, Kind::Device, pool)?;
-        if let Some(pool) = state.pools.get_mut(&pool) {
-            pool.used += bytes;
-            pool.used_high = pool.used_high.max(pool.used);
-        }
-        put(address, allocated)
+        put(address, state.allocate(bytes, Kind::Device, pool)?)
     })
 }
 

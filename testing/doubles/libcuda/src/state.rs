@@ -1,5 +1,6 @@
 //! The state of the driver: all objects of all threads, behind one lock.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -67,8 +68,21 @@ impl State {
     }
 }
 
-/// Runs a function on the objects, unless a kernel failed before.
+thread_local! {
+    /// The contexts of this thread; the last one is current.
+    pub static CURRENT: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs a function on the objects, unless this thread has no context, or a kernel failed before.
 pub fn with(run: impl FnOnce(&mut State) -> Outcome) -> u32 {
+    match CURRENT.with_borrow(Vec::is_empty) {
+        true => Code::INVALID_CONTEXT.0,
+        false => without_context(run),
+    }
+}
+
+/// Runs a function on the objects, unless a kernel failed before.
+pub fn without_context(run: impl FnOnce(&mut State) -> Outcome) -> u32 {
     let mut state = STATE.lock();
     answer(match state.failure {
         Some(code) => Err(code),

@@ -5,6 +5,7 @@ use std::ffi::{CStr, c_void};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::device::cuCtxCreate;
 use crate::interface::{Code, Handle, Outcome, cuGetErrorString};
 use crate::memory::{DEVICE_ADDRESSES, Kind, Pool};
 use crate::state::State;
@@ -133,7 +134,7 @@ fn memory_is_freed_by_its_own_function_and_pools_count() {
     let pool = state.handle();
     state.pools.insert(pool, Pool::default());
     let host = state.allocate(100, Kind::Host, 0).unwrap();
-    let device = state.allocate(100, Kind::Device, 0).unwrap();
+    let device = state.allocate(100, Kind::Device, pool).unwrap();
     assert!(device >= DEVICE_ADDRESSES && host < DEVICE_ADDRESSES);
     assert_eq!(state.free(host, &[Kind::Device, Kind::Managed]), Err(Code::INVALID_VALUE));
     assert_eq!(state.free(host + 1, &[Kind::Host]), Err(Code::INVALID_VALUE));
@@ -141,6 +142,9 @@ fn memory_is_freed_by_its_own_function_and_pools_count() {
     assert_eq!(state.place(host, 1).err(), Some(Code::INVALID_VALUE));
     assert_eq!(state.place(device, 101).err(), Some(Code::INVALID_VALUE));
     assert_eq!(state.allocate(0, Kind::Device, 0), Err(Code::INVALID_VALUE));
+    assert_eq!(state.pools[&pool].used(), [100, 100]);
+    assert_eq!(state.free(device, &[Kind::Device]), Ok(()));
+    assert_eq!(state.pools[&pool].used(), [0, 100]);
 }
 
 #[test]
@@ -150,7 +154,9 @@ fn functions_of_the_host_run_before_later_work() {
         std::thread::sleep(std::time::Duration::from_millis(20));
         CALLS.fetch_add(data.addr() as u32, Ordering::Relaxed);
     }
-    let mut stream = MaybeUninit::new(0);
+    let (mut context, mut stream) = (MaybeUninit::new(0), MaybeUninit::new(0));
+    assert_eq!(cuStreamCreate(Some(&mut stream), 0), Code::INVALID_CONTEXT.0);
+    assert_eq!(cuCtxCreate(Some(&mut context), 0, 0), 0);
     assert_eq!(cuStreamCreate(Some(&mut stream), 0), 0);
     // SAFETY: it was initialized.
     let stream = unsafe { stream.assume_init() };
