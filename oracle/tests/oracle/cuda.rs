@@ -51,6 +51,7 @@ pub fn add(trials: &mut Vec<Trial>) -> io::Result<()> {
     for (name, call) in calls()? {
         trials.push(Trial::test(format!("cuda::run::{name}"), move || runs_alike(&call)));
     }
+    trials.push(Trial::test("cuda::benchmarks", benchmarks));
     trials.push(Trial::test("cuda::out_of_bounds", out_of_bounds));
     Ok(())
 }
@@ -249,6 +250,30 @@ fn runs_alike(call: &Call) -> Outcome {
     for recording in ["ours", "streams", "graphs"] {
         let alike = replay_alike(&place(recording));
         alike.map_err(|failed| format!("recording {recording}: {}", failed.message().unwrap_or_default()))?;
+    }
+    Ok(())
+}
+
+/// The benchmarks of the reference run on the double.
+fn benchmarks() -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let module = format!("--module={}", compile("add4", &[DIRECT])?.display());
+    let call = ["--function=add", "--input=4xf32=1", "--input=4xf32=2", module.as_str()];
+    let capture = repository().join("crates/cli/tests/gpu/dynamic_matmul.cuda.ireereplay");
+    let capture = [capture.display().to_string()];
+    for mode in MODES {
+        for (tool, arguments) in [
+            ("iree-benchmark-module", call.map(ToOwned::to_owned).to_vec()),
+            ("iree-benchmark-replay", capture.to_vec()),
+        ] {
+            let flags = [THEIRS, mode, "--benchmark_min_time=3x"].map(ToOwned::to_owned);
+            let line = [&flags[..], &arguments].concat();
+            let program = Pair::find(tool)?.theirs;
+            let ended = on_double(&program, &line, scratch.path(), &scratch.path().join("freed"))?;
+            ensure(ended.succeeded() && !ended.stdout.is_empty(), || {
+                format!("{tool} {mode}: {}", ended.summary())
+            })?;
+        }
     }
     Ok(())
 }
