@@ -311,13 +311,15 @@ impl DeviceBackend for LocalDevice {
     }
 
     fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
-        let emulated = match self.code {
-            CodeKind::Emulated(_) => Emulation::query(category, key),
-            CodeKind::Cpu | CodeKind::Described => None,
-        };
+        let is_emulated = matches!(self.code, CodeKind::Emulated(_));
         match (category, key) {
-            _ if emulated.is_some() => Ok(emulated.unwrap_or_default()),
             ("hal.device.id", pattern) => Ok(glob::matches(pattern, &self.info.name).into()),
+            _ if is_emulated => {
+                let value = Emulation::query(category, key);
+                value.ok_or_else(|| {
+                    Error::not_found(format!("device '{CUDA_DRIVER}' has no '{category} :: {key}'"))
+                })
+            }
             ("hal.executable.format", format) => Ok(executable::is_supported(format).into()),
             ("hal.device", "concurrency") => Ok(1),
             ("hal.dispatch", "concurrency") => Ok(self.concurrency()),
@@ -327,24 +329,22 @@ impl DeviceBackend for LocalDevice {
     }
 
     // All buffers are host memory, so all can be mapped and copied (the reference's heap allocator grants the
-    // same, as captures show).
+    // same, as captures show). Those of GPUs only do what they are asked for.
     fn grant(&self, params: BufferParams) -> Result<BufferParams> {
-        let memory_type = match self.code {
-            CodeKind::Emulated(_) => Emulation::memory_type(&params),
-            CodeKind::Cpu | CodeKind::Described => {
-                (params.memory_type - MemoryType::OPTIMAL) | MemoryType::HOST_VISIBLE
-            }
-        };
+        // As in the reference, no requested access means all access.
+        let access = if params.access.is_empty() { ALL_ACCESS } else { params.access };
+        if let CodeKind::Emulated(_) = self.code {
+            return Ok(BufferParams { memory_type: Emulation::memory_type(&params), access, ..params });
+        }
         Ok(BufferParams {
-            memory_type,
+            memory_type: (params.memory_type - MemoryType::OPTIMAL) | MemoryType::HOST_VISIBLE,
             usage: params.usage
                 | BufferUsage::MAPPING_SCOPED
                 | BufferUsage::MAPPING_PERSISTENT
                 | BufferUsage::MAPPING_ACCESS_RANDOM
                 | BufferUsage::TRANSFER_SOURCE
                 | BufferUsage::TRANSFER_TARGET,
-            // As in the reference, no requested access means all access.
-            access: if params.access.is_empty() { ALL_ACCESS } else { params.access },
+            access,
             ..params
         })
     }
@@ -395,6 +395,11 @@ impl DeviceBackend for LocalDevice {
     }
 
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
+        // As in the reference's driver: programs then read constants into memory of the device.
+        if matches!(self.code, CodeKind::Emulated(_)) && params.memory_type.contains(MemoryType::DEVICE_LOCAL)
+        {
+            return Err(Error::invalid_argument("memory of the host cannot become memory of the device"));
+        }
         // Kernels assume this alignment of every binding. The status code is the reference's: programs then
         // copy instead.
         if !memory.as_ptr().addr().is_multiple_of(BINDING_ALIGNMENT_BYTES) {
