@@ -53,6 +53,7 @@ pub fn add(trials: &mut Vec<Trial>) -> io::Result<()> {
     }
     trials.push(Trial::test("cuda::benchmarks", benchmarks));
     trials.push(Trial::test("cuda::out_of_bounds", out_of_bounds));
+    trials.push(Trial::test("cuda::cuda_c_is_compiled", cuda_c_is_compiled));
     Ok(())
 }
 
@@ -299,6 +300,38 @@ fn out_of_bounds() -> Outcome {
     let (mine, wanted) = (place(&ours), place(&theirs));
     let is_named = mine.as_ref().is_some_and(|it| it.contains("thread (1, 0, 0), line "));
     ensure(mine == wanted && is_named, || format!("ours: {mine:?}\ntheirs: {wanted:?}"))
+}
+
+/// A source in CUDA C replaces a kernel: one is right, and one adds where it should multiply. NVRTC is of the
+/// environment that has the reference.
+fn cuda_c_is_compiled() -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let python = Reference::find(&repository())?.script("python3")?;
+    let programs = python.parent().unwrap_or(&python).display().to_string();
+    let path = format!("PATH={programs}:{}", std::env::var("PATH").unwrap_or_default());
+    let capture = repository().join("crates/cli/tests/gpu/dynamic_matmul.cuda.ireereplay");
+    let tool = tool::ours("rehal")?.display().to_string();
+    for (operation, code, verdict) in [("*", 4, "right  "), ("+", 2, "wrong  ")] {
+        let source = format!(
+            "extern \"C\" __global__ void __launch_bounds__(1024) f_dispatch_0_matmul_DxDxD_f32(\n\
+             const float *a, const float *b, float *c, unsigned k0, unsigned k1, unsigned k2, unsigned k3,\n\
+             unsigned m, unsigned m1, unsigned n, unsigned n1) {{\n\
+             int i = blockIdx.x / 5, j = blockIdx.x % 5; float sum = 0;\n\
+             if (threadIdx.x) return;\n\
+             for (int k = 0; k < 7; ++k) sum += a[i * 7 + k] {operation} b[k * 5 + j];\n\
+             c[i * 5 + j] = sum;\n}}\n"
+        );
+        let file = scratch.path().join("k.cu");
+        fs::write(&file, source)?;
+        let with = format!("--with={}", file.display());
+        let line = [&path, &tool, "compare", OURS, &with, &capture.display().to_string()].map(str::to_owned);
+        let ended = tool::run(Path::new("/usr/bin/env"), &line, scratch.path())?;
+        let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+        ensure(ended.code == Some(code) && said.contains(verdict), || {
+            format!("{}\n{said}", ended.summary())
+        })?;
+    }
+    Ok(())
 }
 
 /// A program of the fixtures, compiled for CUDA with more flags.
