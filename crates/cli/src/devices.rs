@@ -44,6 +44,9 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     Ok(options)
 }
 
+/// A note about the times of emulated devices.
+pub(crate) const EMULATED_TIMES: &str = "note: times say nothing about the device that is emulated";
+
 /// Whether one of the devices that flags name stands for one that this machine does not have.
 pub(crate) fn are_emulated(flags: &Flags) -> bool {
     options(flags).is_ok_and(|it| it.devices.iter().any(DeviceSpec::is_emulated))

@@ -120,7 +120,10 @@ const HIP_CHIPS: &[&str] = &[
 /// short name.
 pub fn compiler_targets() -> Vec<CompilerTarget> {
     let registry = drivers();
-    let own = registry.drivers().iter().filter_map(|driver| driver.backend().compiler_target());
+    // Those that run here first.
+    let (emulated, own): (Vec<_>, Vec<_>) =
+        registry.drivers().iter().map(Driver::backend).partition(|it| !it.emulated().is_empty());
+    let own = own.into_iter().chain(emulated).filter_map(|it| it.compiler_target());
     let mut targets: Vec<CompilerTarget> = Vec::new();
     for target in own.chain(DESCRIBED.iter().filter_map(|it| it.compiler)) {
         if targets.iter().all(|it| it.name != target.name) {

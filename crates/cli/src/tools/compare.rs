@@ -87,9 +87,9 @@ const KERNELS: &[&str] = &["c", "o", "rs", "cu", "mlir", "so", "elf", "vmfb", "s
 const WITH: List<PathBuf> = List::paths(
     "with",
     "PATH",
-    "A replacement: a source in C or Rust (.c, .rs), an object (.o), or a dispatch as the compiler dumps it (.mlir), which are compiled first, a shared library, a compiled executable, or \
-     for Vulkan a SPIR-V module (.spv). A directory stands for the files in it with the extensions .c, .o, .rs, .mlir, .so, .elf, \
-     .vmfb, .spv and .vk1. May be repeated.",
+    "A replacement: a source in C, Rust or CUDA C (.c, .rs, .cu), an object (.o), or a dispatch as the compiler dumps it (.mlir), which are compiled first, a shared library, a compiled executable, \
+     for Vulkan a SPIR-V module (.spv), or for CUDA PTX (.ptx). A directory stands for the files in it with the extensions .c, .o, .rs, \
+     .cu, .mlir, .so, .elf, .vmfb, .spv, .vk1 and .ptx. May be repeated.",
 )
 .files(read_path)
 .endings(KERNELS);

@@ -308,6 +308,9 @@ fn repeat(
     }
     if repetitions > 1 {
         print(&summary(&replayed.times_ns))?;
+        if devices::are_emulated(&invocation.flags) {
+            output::note(devices::EMULATED_TIMES);
+        }
         monitor.end().warnings.iter().for_each(|it| output::note(&format!("***WARNING*** {it}")));
     }
     print(&match verifies {

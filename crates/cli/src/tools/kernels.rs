@@ -253,6 +253,9 @@ fn run(invocation: &Invocation) -> Result<()> {
             TableFormat::Csv => output::print(&print::csv(&list))?,
         }
         note_doubts(&kernels, &options, has_limit);
+        if !no_run && devices::are_emulated(flags) {
+            output::note(devices::EMULATED_TIMES);
+        }
         if !kernels.is_interrupted {
             history.keep(invocation, &list, measured, flags.get(&FAIL_IF_SLOWER), subject)?;
         }

@@ -422,7 +422,9 @@ fn replacements_that_do_not_fit_are_refused_with_what_to_do() {
         let [run, compare] = refused(&native, &scratch.file(name, bytes));
         assert!(run.contains("if it is of another format, name that: WHICH@FORMAT=PATH"), "{run}");
         assert!(
-            compare.contains("\n  try: name a source (.c, .rs), a dispatch as the compiler dumps it (.mlir)"),
+            compare.contains(
+                "\n  try: name a source (.c, .rs, .cu), a dispatch as the compiler dumps it (.mlir)"
+            ),
             "{compare}"
         );
         assert!(!compare.contains("FORMAT"), "{compare}");

@@ -218,8 +218,8 @@ fn unknown_devices_are_errors() {
         ("abacus", StatusCode::NotFound, "'abacus'"),
         ("local-snc", StatusCode::NotFound, "did you mean 'local-sync'?"),
         ("hip", StatusCode::Unimplemented, "available drivers: local-sync, local-task"),
-        ("cuda", StatusCode::Unavailable, "--device=cuda://emulator"),
-        ("cuda://0", StatusCode::Unavailable, "--device=cuda://emulator"),
+        ("cuda", StatusCode::Unavailable, "cuda://emulator"),
+        ("cuda://0", StatusCode::Unavailable, "cuda://emulator"),
         ("local-sync://7", StatusCode::NotFound, "local-sync"),
         ("local-sync://?x=1", StatusCode::InvalidArgument, "has no parameter 'x'"),
     ] {
