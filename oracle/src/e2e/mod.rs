@@ -6,15 +6,18 @@
 //! `iree-check-module`, so the programs' own expectations are the standard.
 //!
 //! Targets are plain x86-64, x86-64-v3 with data tiling, a system library, VMVX with and without
-//! microkernels, and Vulkan with both dispatch ABIs. Compiled modules are cached in `target/e2e` by source
-//! and flags. A line `// targets: …` excludes targets for which the release generates no code, or incorrect
-//! code. Programs that the release does not compile are listed in `refused.rs`; any other compilation error
-//! is a failure.
+//! microkernels, Vulkan with both dispatch ABIs, and CUDA, on `cuda://emulator`. Compiled modules are cached
+//! in `target/e2e` by source and flags. A line `// targets: …` excludes targets for which the release
+//! generates no code, or incorrect code. Programs that the release does not compile are listed in
+//! `refused.rs`; any other compilation error is a failure. Functions of the reference that fail on CUDA for a
+//! known reason are listed in `oracle/cuda_failures.txt`.
 
+mod failing;
 mod ours;
 mod refused;
 mod suites;
 
+pub use failing::unknown_programs;
 pub use ours::{FAILURES, ours};
 pub use suites::{SOURCE_VARIABLE, reference_programs};
 
@@ -56,9 +59,14 @@ pub enum Compiled {
 impl Program {
     /// The devices that it runs on.
     pub fn devices(&self) -> &'static [&'static str] {
-        let for_vulkan = [ON_VULKAN, "--iree-hal-target-backends=vulkan-spirv"];
-        let is_for_vulkan = self.flags.iter().any(|flag| for_vulkan.contains(&flag.as_str()));
-        if is_for_vulkan { &["vulkan"] } else { &DEVICES }
+        let has = |wanted: [&str; 2]| self.flags.iter().any(|flag| wanted.contains(&flag.as_str()));
+        if has([ON_VULKAN, "--iree-hal-target-backends=vulkan-spirv"]) {
+            &["vulkan"]
+        } else if has([ON_CUDA, BACKEND_CUDA]) {
+            &[EMULATOR]
+        } else {
+            &DEVICES
+        }
     }
 
     /// Compiles it with the pinned release, or returns a cached result from `cache`.
@@ -96,6 +104,14 @@ impl Program {
 
 /// The flag that compiles for Vulkan.
 pub const ON_VULKAN: &str = "--iree-hal-target-device=vulkan";
+
+/// The flags that compile for CUDA, the second for the reference's suites, and the architecture.
+const ON_CUDA: &str = "--iree-hal-target-device=cuda";
+const BACKEND_CUDA: &str = "--iree-hal-target-backends=cuda";
+const CUDA_ARCHITECTURE: &str = "--iree-cuda-target=sm_80";
+
+/// The device that programs for CUDA run on.
+const EMULATOR: &str = "cuda://emulator";
 
 /// The devices that programs for CPUs run on.
 pub const DEVICES: [&str; 2] = ["local-sync", "local-task"];

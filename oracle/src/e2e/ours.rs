@@ -1,4 +1,4 @@
-use super::{ON_VULKAN, Program};
+use super::{CUDA_ARCHITECTURE, ON_CUDA, ON_VULKAN, Program};
 use std::io;
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use std::path::Path;
 pub const FAILURES: &str = "failures";
 
 /// A target of our programs: name, backend and flags.
-const TARGETS: [(&str, &str, &[&str]); 7] = [
+const TARGETS: [(&str, &str, &[&str]); 8] = [
     ("llvm-cpu.x86_64", "llvm-cpu", &["--iree-llvmcpu-target-cpu=x86-64"]),
     ("llvm-cpu.x86_64_v3", "llvm-cpu", &["--iree-llvmcpu-target-cpu=x86-64-v3", "--iree-opt-data-tiling"]),
     (
@@ -18,10 +18,12 @@ const TARGETS: [(&str, &str, &[&str]); 7] = [
     ("vmvx.microkernels", "vmvx", &["--iree-vmvx-enable-microkernels"]),
     ("vulkan.descriptors", VULKAN, &[]),
     ("vulkan.addresses", VULKAN, &["--iree-vulkan-dispatch-abi=bda"]),
+    (CUDA, CUDA, &[CUDA_ARCHITECTURE]),
 ];
 
-/// The backend of devices that are not local.
+/// The backends of devices that are not local.
 const VULKAN: &str = "vulkan";
+const CUDA: &str = "cuda";
 
 /// An architecture with integers and floats of 8 to 64 bits, which the software driver has too; the default
 /// one lacks most. Its subgroups are larger than the driver's: reductions across them are wrong, in the
@@ -47,12 +49,16 @@ pub fn ours(directory: &Path) -> io::Result<Vec<Program>> {
                 continue;
             }
             let mut shared = vec!["--iree-input-demote-f64-to-f32=false".to_owned()];
-            if backend == VULKAN {
-                shared.push(ON_VULKAN.to_owned());
-                shared.extend(has_wide_types.then(|| WIDE_TYPES.to_owned()));
-            } else {
-                shared.push("--iree-hal-target-device=local".to_owned());
-                shared.push(format!("--iree-hal-local-target-device-backends={backend}"));
+            match backend {
+                VULKAN => {
+                    shared.push(ON_VULKAN.to_owned());
+                    shared.extend(has_wide_types.then(|| WIDE_TYPES.to_owned()));
+                }
+                CUDA => shared.push(ON_CUDA.to_owned()),
+                _ => {
+                    shared.push("--iree-hal-target-device=local".to_owned());
+                    shared.push(format!("--iree-hal-local-target-device-backends={backend}"));
+                }
             }
             let triple = "--iree-llvmcpu-target-triple=x86_64-unknown-linux-gnu".to_owned();
             let triple = (backend == "llvm-cpu").then_some(triple);
@@ -80,7 +86,8 @@ mod tests {
         let programs = ours(&directory).unwrap();
         let targets =
             |name: &str| programs.iter().filter(|it| it.name.ends_with(&format!("/{name}"))).count();
-        assert_eq!((targets("matmul"), targets("float_types"), targets("transposes")), (7, 5, 6));
+        assert_eq!((targets("matmul"), targets("float_types"), targets("transposes")), (8, 6, 7));
+        assert_eq!((targets("float8_types"), targets("slices")), (5, 5));
         assert!(programs.iter().all(|program| program.flags.len() >= 2));
     }
 }

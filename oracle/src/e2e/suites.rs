@@ -1,7 +1,7 @@
 //! The reference's end-to-end programs, taken from its build files.
 
-use super::Program;
-use std::collections::BTreeMap;
+use super::{BACKEND_CUDA, CUDA_ARCHITECTURE, Program};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,15 +14,15 @@ pub const SOURCE_VARIABLE: &str = "REHAL_IREE_SOURCE";
 const SUITE: &str = "iree_check_single_backend_test_suite(";
 
 /// The supported backends; suites for others need other devices.
-const BACKENDS: [&str; 3] = ["llvm-cpu", "vmvx", "vulkan-spirv"];
+const BACKENDS: [&str; 4] = ["llvm-cpu", "vmvx", "vulkan-spirv", "cuda"];
 
 /// The default target of most suites, also compiled here.
 const GENERIC: &str = "--iree-llvmcpu-target-cpu=generic";
 const MODERN: &str = "--iree-llvmcpu-target-cpu=x86-64-v3";
 
-/// Every program for a CPU or Vulkan of the suites below `tests/e2e` in `source`, with the suites' flags.
-/// Suites compiled for the generic CPU are also compiled for x86-64-v3. Generated sources are written to
-/// `generated`.
+/// Every program for a CPU, Vulkan or CUDA of the suites below `tests/e2e` in `source`, with the suites'
+/// flags. Suites compiled for the generic CPU are also compiled for x86-64-v3, and for CUDA those of their
+/// programs that no suite for CUDA has. Generated sources are written to `generated`.
 pub fn reference_programs(source: &Path, generated: &Path) -> io::Result<Vec<Program>> {
     let top = source.join("tests/e2e");
     let mut files = Vec::new();
@@ -34,7 +34,10 @@ pub fn reference_programs(source: &Path, generated: &Path) -> io::Result<Vec<Pro
     for file in files {
         let directory = file.parent().unwrap_or(&top);
         let below = directory.strip_prefix(&top).unwrap_or(directory).display().to_string();
-        for suite in suites(&fs::read_to_string(&file)?) {
+        let suites = suites(&fs::read_to_string(&file)?);
+        let on_cuda = suites.iter().filter(|suite| suite.one("TARGET_BACKEND") == Some("cuda"));
+        let on_cuda: BTreeSet<&str> = on_cuda.flat_map(|suite| suite.all("SRCS")).collect();
+        for suite in &suites {
             let Some(backend) = suite.one("TARGET_BACKEND").filter(|it| BACKENDS.contains(it)) else {
                 continue;
             };
@@ -50,27 +53,38 @@ pub fn reference_programs(source: &Path, generated: &Path) -> io::Result<Vec<Pro
                     None => directory.join(entry),
                 };
                 let program = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
-                let target = format!("--iree-hal-target-backends={backend}");
-                let flags: Vec<String> = std::iter::once(target).chain(own.iter().cloned()).collect();
-                if flags.iter().any(|flag| flag == GENERIC) {
-                    let modern =
-                        flags.iter().map(|flag| if flag == GENERIC { MODERN.into() } else { flag.clone() });
+                for (suffix, flags) in variants(backend, &own, on_cuda.contains(entry)) {
                     programs.push(Program {
-                        name: format!("reference/{below}/{name}.x86-64-v3/{program}"),
+                        name: format!("reference/{below}/{name}{suffix}/{program}"),
                         source: path.clone(),
-                        flags: modern.collect(),
+                        flags,
                     });
                 }
-                programs.push(Program {
-                    name: format!("reference/{below}/{name}/{program}"),
-                    source: path,
-                    flags,
-                });
             }
         }
     }
     programs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(programs)
+}
+
+/// The flags for each target that a program of a suite is compiled for, with the suffix of the suite's name.
+fn variants(backend: &str, own: &[String], is_on_cuda: bool) -> Vec<(&'static str, Vec<String>)> {
+    let with = |first: &str, target: &str| {
+        let rest = own.iter().map(|flag| if flag == GENERIC { target } else { flag });
+        std::iter::once(first).chain(rest).map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    let first = format!("--iree-hal-target-backends={backend}");
+    let mut variants = vec![("", with(&first, GENERIC))];
+    if first == BACKEND_CUDA {
+        variants[0].1.push(CUDA_ARCHITECTURE.to_owned());
+    }
+    if own.iter().any(|flag| flag == GENERIC) {
+        variants.push((".x86-64-v3", with(&first, MODERN)));
+        if !is_on_cuda {
+            variants.push((".cuda", with(BACKEND_CUDA, CUDA_ARCHITECTURE)));
+        }
+    }
+    variants
 }
 
 fn build_files(directory: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
@@ -167,6 +181,19 @@ mod tests {
         let words = error.to_string();
         assert!(words.starts_with("REHAL_IREE_SOURCE must name a checkout"), "{words}");
         assert!(words.contains(&source.join("tests/e2e").display().to_string()), "{words}");
+    }
+
+    #[test]
+    fn programs_are_compiled_for_more_targets_than_their_suite() {
+        let suffixes = |backend, own: &[String], is_on_cuda| {
+            variants(backend, own, is_on_cuda).into_iter().map(|(suffix, _)| suffix).collect::<Vec<_>>()
+        };
+        let own = ["--a".to_owned(), GENERIC.to_owned()];
+        assert_eq!(suffixes("llvm-cpu", &own, false), ["", ".x86-64-v3", ".cuda"]);
+        assert_eq!(suffixes("llvm-cpu", &own, true), ["", ".x86-64-v3"]);
+        assert_eq!(suffixes("vmvx", &own[..1], false), [""]);
+        assert_eq!(variants("llvm-cpu", &own, false)[2].1, [BACKEND_CUDA, "--a", CUDA_ARCHITECTURE]);
+        assert_eq!(variants("cuda", &own[..1], true)[0].1, [BACKEND_CUDA, "--a", CUDA_ARCHITECTURE]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Self-checking programs, compiled by the pinned release and run with our `iree-check-module`: ours, and the
 //! reference's if `REHAL_IREE_SOURCE` names a checkout of its source.
 
-use crate::{Outcome, fixture};
+use crate::{Outcome, ensure, fixture};
 use libtest_mimic::{Failed, Trial};
 use oracle::captures::repository;
 use oracle::e2e::{self, Compiled, FAILURES, Program, SOURCE_VARIABLE};
@@ -13,6 +13,10 @@ pub fn add(trials: &mut Vec<Trial>) -> Result<(), Box<dyn std::error::Error>> {
     let mut programs = e2e::ours(&fixture("e2e"))?;
     if let Some(source) = std::env::var_os(SOURCE_VARIABLE).filter(|path| !path.is_empty()) {
         programs.extend(e2e::reference_programs(Path::new(&source), &cache().join("generated"))?);
+        let unknown = e2e::unknown_programs(&programs);
+        trials.push(Trial::test("e2e::known_failures_are_of_programs", move || {
+            ensure(unknown.is_empty(), || format!("no such program: {unknown:#?}"))
+        }));
     }
     for program in programs {
         let test = if program.name.ends_with(&format!("/{FAILURES}")) { fails } else { passes };
@@ -41,9 +45,7 @@ fn passes(program: &Program) -> Outcome {
     let Some(module) = module(program)? else { return Ok(()) };
     for device in program.devices() {
         let ended = e2e::check(device, &module, &[])?;
-        if !ended.succeeded() {
-            return Err(format!("on {device}: {}", e2e::failures(&ended)).into());
-        }
+        program.judge(&ended).map_err(|why| format!("on {device}: {why}"))?;
     }
     Ok(())
 }
