@@ -24,6 +24,9 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "an error ends the parsing of a module; not a hot path")]
 
+#[macro_use]
+mod words;
+
 mod engine;
 mod fault;
 mod finding;

@@ -4,14 +4,9 @@
 //! is set. Rounding that to a format with at least two bits less gives the correctly rounded result in every
 //! mode (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
 
-/// How a result is rounded ("Rounding Modifiers").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Rounding {
-    /// To nearest, ties to even.
-    Nearest,
-    Zero,
-    Down,
-    Up,
+words! {
+    /// How a result is rounded ("Rounding Modifiers"). Nearest is with ties to even.
+    Rounding { Nearest = "rn", Zero = "rz", Down = "rm", Up = "rp" }
 }
 
 /// A binary float format of at most 32 bits.
@@ -108,12 +103,29 @@ pub(crate) fn to_bf16(value: f64) -> u32 {
     BF16.round(value, Rounding::Nearest)
 }
 
+/// What a sum lacks to be exact.
+#[inline(always)]
+pub(crate) fn sum_error(a: f64, b: f64) -> f64 {
+    let sum = a + b;
+    let part = sum - a;
+    (a - (sum - part)) + (b - part)
+}
+
+/// The bits of a result, of which each NaN is the same.
+#[inline(always)]
+pub(crate) fn canonical(value: f32) -> u32 {
+    if value.is_nan() { NAN } else { value.to_bits() }
+}
+
+#[inline(always)]
+pub(crate) fn canonical_double(value: f64) -> u64 {
+    if value.is_nan() { NAN_64 } else { value.to_bits() }
+}
+
 /// The sum, rounded to odd.
 #[inline(always)]
 pub(crate) fn odd_sum(a: f64, b: f64) -> f64 {
-    let sum = a + b;
-    let part = sum - a;
-    let error = (a - (sum - part)) + (b - part);
+    let (sum, error) = (a + b, sum_error(a, b));
     // One up or down in magnitude, towards the exact sum, if its last bit is even. The error of a sum that is
     // infinite or NaN is NaN, which is neither.
     let away = (i64::from(error > 0.0) - i64::from(error < 0.0)) as u64;

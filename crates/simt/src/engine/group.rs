@@ -36,33 +36,18 @@ pub(crate) enum State {
 /// Why a group stopped. Its place is that of the next instruction, or of the one that waits.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// It is at or beyond its limit, or jumped backwards while it is watched.
+    // It is at or beyond its limit, or jumped backwards while it is watched.
     Limit,
-    /// Its fuel is used up.
+    // Its fuel is used up.
     Fuel,
-    /// The lanes of a mask are at a target, the others at the place of the group.
-    Branch {
-        mask: u64,
-        target: u32,
-    },
-    Call {
-        mask: u64,
-        target: u32,
-    },
-    Return {
-        mask: u64,
-    },
-    Exit {
-        mask: u64,
-    },
-    /// The lanes of a mask, at this place, need others of their warp to reach it; the rest is at the next.
-    Lanes {
-        mask: u64,
-    },
-    Barrier {
-        mask: u64,
-        barrier: BarrierUse,
-    },
+    // The lanes of a mask are at a target, the others at the place of the group.
+    Branch { mask: u64, target: u32 },
+    Call { mask: u64, target: u32 },
+    Return { mask: u64 },
+    Exit { mask: u64 },
+    // The lanes of a mask, at this place, need others of their warp to reach it; the rest is at the next.
+    Lanes { mask: u64 },
+    Barrier { mask: u64, barrier: BarrierUse },
     Fault(Cause),
 }
 

@@ -126,7 +126,7 @@ impl<'a> BlockMemory<'a> {
             Place::Global | Place::Const => self.load_global(address, site),
             Place::Shared => self.load_shared(shared_offset(address), site),
             Place::Local => self.load_local(local_offset(address), site),
-            Place::Argument => self.argument(address, site),
+            Place::Param => self.argument(address, site),
             Place::Generic => match window(address) {
                 SHARED_WINDOW => self.load_shared(shared_offset(address), site),
                 LOCAL_WINDOW => self.load_local(local_offset(address), site),
@@ -143,7 +143,7 @@ impl<'a> BlockMemory<'a> {
             Place::Global | Place::Const => self.store_global(address, value, site),
             Place::Shared => self.store_shared(shared_offset(address), value, site),
             Place::Local => self.store_local(local_offset(address), value, site),
-            Place::Argument => self.find(FindingKind::ReadOnly, Target::Arguments, address as i64, N, site),
+            Place::Param => self.find(FindingKind::ReadOnly, Target::Arguments, address as i64, N, site),
             Place::Generic => match window(address) {
                 SHARED_WINDOW => self.store_shared(shared_offset(address), value, site),
                 LOCAL_WINDOW => self.store_local(local_offset(address), value, site),
@@ -156,7 +156,7 @@ impl<'a> BlockMemory<'a> {
     #[inline(always)]
     pub(crate) fn peek<const N: usize>(&self, place: Place, address: u64) -> Option<[u8; N]> {
         match place {
-            Place::Argument => self.shared.arguments.get(address as usize..)?.first_chunk().copied(),
+            Place::Param => self.shared.arguments.get(address as usize..)?.first_chunk().copied(),
             Place::Global | Place::Const => {
                 let (placed, offset) = self.within::<N>(address, N as u64)?;
                 placed.memory().load(offset).ok()

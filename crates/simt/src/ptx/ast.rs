@@ -1,16 +1,7 @@
 //! The text of a module as data, before names are resolved.
 
+use super::op::Place;
 use super::types::Type;
-
-/// A state space of variables ("State Spaces").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Space {
-    Global,
-    Const,
-    Shared,
-    Local,
-    Param,
-}
 
 pub(crate) struct ModuleText<'a> {
     pub target: &'a str,
@@ -22,7 +13,7 @@ pub(crate) struct ModuleText<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Variable<'a> {
     pub at: usize,
-    pub space: Space,
+    pub space: Place,
     pub name: &'a str,
     pub kind: Type,
     /// In bytes.
@@ -43,12 +34,8 @@ pub(crate) struct Variable<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Initial<'a> {
     Number(Number),
-    /// The address of a variable plus bytes, `generic` in the generic address space.
-    Address {
-        name: &'a str,
-        offset: i64,
-        generic: bool,
-    },
+    // The address of a variable plus bytes, `generic` in the generic address space.
+    Address { name: &'a str, offset: i64, generic: bool },
 }
 
 /// A constant. A float keeps its bits and width.
@@ -74,21 +61,11 @@ pub(crate) struct FunctionText<'a> {
 pub(crate) enum Statement<'a> {
     Open,
     Close,
-    Label {
-        at: usize,
-        name: &'a str,
-    },
-    /// Registers, with their number if a name is a prefix of several.
-    Registers {
-        at: usize,
-        kind: Type,
-        names: Vec<(&'a str, Option<u32>)>,
-    },
+    Label { at: usize, name: &'a str },
+    // Registers, with their number if a name is a prefix of several.
+    Registers { at: usize, kind: Type, names: Vec<(&'a str, Option<u32>)> },
     Variable(Variable<'a>),
-    Targets {
-        name: &'a str,
-        labels: Vec<&'a str>,
-    },
+    Targets { name: &'a str, labels: Vec<&'a str> },
     Instruction(InstructionText<'a>),
 }
 
@@ -102,20 +79,17 @@ pub(crate) struct InstructionText<'a> {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Operand<'a> {
-    /// A register, a variable, a label or a function.
+    // A register, a variable, a label or a function.
     Name(&'a str),
-    /// A negated predicate.
+    // A negated predicate.
     Not(&'a str),
     Number(Number),
-    /// Two destinations, `p|q`.
+    // Two destinations, `p|q`.
     Pair(&'a str, &'a str),
-    /// In braces.
+    // In braces.
     Vector(Vec<Operand<'a>>),
-    /// In brackets: a register or a variable, and an offset in bytes.
-    Address {
-        base: Option<&'a str>,
-        offset: i64,
-    },
-    /// In parentheses, of a call.
+    // In brackets: a register or a variable, and an offset in bytes.
+    Address { base: Option<&'a str>, offset: i64 },
+    // In parentheses, of a call.
     List(Vec<Operand<'a>>),
 }

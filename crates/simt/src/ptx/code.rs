@@ -2,7 +2,8 @@ use std::collections::HashMap;
 
 use rehal_base::{Fault, FormatError};
 
-use super::ast::{Initial, ModuleText, Space, Variable};
+use super::ast::{Initial, ModuleText, Variable};
+use super::op::Place;
 use super::program::{Names, Program, bits_of};
 use super::{lexer, lower, parser};
 use crate::Limits;
@@ -68,7 +69,7 @@ fn names<'a>(
     };
     for variable in &module.variables {
         let mut offset = 0;
-        if variable.space != Space::Shared {
+        if variable.space != Place::Shared {
             let (align, bytes) = (u64::from(variable.align), variable.bytes.unwrap_or(0));
             offset = end.next_multiple_of(align);
             end = offset + bytes;
@@ -114,7 +115,7 @@ fn initialize(names: &Names<'_>, variable: &Variable<'_>, bytes: &mut [u8]) -> R
             Initial::Address { name, offset, generic } => {
                 names.variables.get(name).filter(|_| size >= 4).and_then(|(target, at)| {
                     let address = match target.space {
-                        Space::Shared => return None,
+                        Place::Shared => return None,
                         _ => crate::VARIABLES_ADDRESS + u64::from(*at),
                     };
                     // Addresses in `.global` and `.const` are generic ones.

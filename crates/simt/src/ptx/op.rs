@@ -24,77 +24,36 @@ pub(crate) struct Inst {
     pub at: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Width {
-    W16,
-    W32,
-    W64,
+words! { Width { W16, W32, W64 } }
+
+words! {
+    /// Operations of two integers, by opcode, part, and sign where it matters.
+    IntOp {
+        Add = "add", Sub = "sub", AddSat = "add.sat", SubSat = "sub.sat",
+        Mul = "mul.lo", MulHiS = "mul.hi.s", MulHiU = "mul.hi.u",
+        DivS = "div.s", DivU = "div.u", RemS = "rem.s", RemU = "rem.u",
+        MinS = "min.s", MinU = "min.u", MaxS = "max.s", MaxU = "max.u",
+        And = "and", Or = "or", Xor = "xor", Shl = "shl", ShrS = "shr.s", ShrU = "shr.u",
+        AbsDiffS = "sad.s", AbsDiffU = "sad.u",
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IntOp {
-    Add,
-    Sub,
-    AddSat,
-    SubSat,
-    Mul,
-    MulHiS,
-    MulHiU,
-    DivS,
-    DivU,
-    RemS,
-    RemU,
-    MinS,
-    MinU,
-    MaxS,
-    MaxU,
-    And,
-    Or,
-    Xor,
-    Shl,
-    ShrS,
-    ShrU,
-    AbsDiffS,
-    AbsDiffU,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IntUnary {
-    Not,
-    Cnot,
-    Neg,
-    Abs,
-    Brev,
-}
+words! { IntUnary { Not = "not", Cnot = "cnot", Neg = "neg", Abs = "abs", Brev = "brev" } }
 
 /// Counts of bits, into 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BitCount {
     Popc,
     Clz,
-    FindS { shift: bool },
-    FindU { shift: bool },
+    Find { signed: bool, shift: bool },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FloatFn {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Fma,
-    Min,
-    Max,
-    Abs,
-    Neg,
-    Rcp,
-    Sqrt,
-    Rsqrt,
-    Sin,
-    Cos,
-    Ex2,
-    Lg2,
-    Tanh,
+words! {
+    FloatFn {
+        Add = "add", Sub = "sub", Mul = "mul", Div = "div", Fma = "fma", Min = "min", Max = "max",
+        Abs = "abs", Neg = "neg", Rcp = "rcp", Sqrt = "sqrt", Rsqrt = "rsqrt",
+        Sin = "sin", Cos = "cos", Ex2 = "ex2", Lg2 = "lg2", Tanh = "tanh",
+    }
 }
 
 /// A float instruction with its modifiers.
@@ -113,23 +72,20 @@ pub(crate) struct Float {
     pub relu: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cmp {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-    /// The same, true if an operand is NaN.
-    Equ,
-    Neu,
-    Ltu,
-    Leu,
-    Gtu,
-    Geu,
-    Num,
-    Nan,
+words! {
+    /// Comparisons; `u` and `Nan` are true if an operand is NaN.
+    Cmp {
+        Eq = "eq", Ne = "ne", Lt = "lt", Le = "le", Gt = "gt", Ge = "ge",
+        Equ = "equ", Neu = "neu", Ltu = "ltu", Leu = "leu", Gtu = "gtu", Geu = "geu",
+        Num = "num", Nan = "nan",
+    }
+}
+
+impl Float {
+    /// Whether no modifier changes the function: rounded to nearest, without flushing and so on.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.rounding == Rounding::Nearest && !(self.ftz || self.sat || self.nan || self.xorsign || self.relu)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,16 +102,9 @@ pub(crate) struct Convert {
     pub ties_away: bool,
 }
 
-/// Where an access goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Generic,
-    Global,
-    Const,
-    Shared,
-    Local,
-    /// The arguments of the kernel.
-    Argument,
+words! {
+    /// A state space, or where an access goes ("State Spaces"). Arguments are those of the kernel.
+    Place { Generic, Global = "global", Const = "const", Shared = "shared", Local = "local", Param = "param" }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,18 +121,11 @@ pub(crate) struct Access {
     pub short_address: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AtomicFn {
-    Add,
-    Min,
-    Max,
-    Inc,
-    Dec,
-    And,
-    Or,
-    Xor,
-    Exch,
-    Cas,
+words! {
+    AtomicFn {
+        Add = "add", Min = "min", Max = "max", Inc = "inc", Dec = "dec",
+        And = "and", Or = "or", Xor = "xor", Exch = "exch", Cas = "cas",
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,42 +137,13 @@ pub(crate) struct Atomic {
     pub returns: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shuffle {
-    Up,
-    Down,
-    Bfly,
-    Idx,
-}
+words! { Shuffle { Up = "up", Down = "down", Bfly = "bfly", Idx = "idx" } }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Vote {
-    All,
-    Any,
-    Uni,
-    Ballot,
-}
+words! { Vote { All = "all", Any = "any", Uni = "uni", Ballot = "ballot" } }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reduce {
-    Add,
-    MinS,
-    MinU,
-    MaxS,
-    MaxU,
-    And,
-    Or,
-    Xor,
-}
-
-/// The action or the result of a barrier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BarrierKind {
-    Sync,
-    Arrive,
-    And,
-    Or,
-    Popc,
+words! {
+    /// The action or the result of a barrier.
+    BarrierKind { Sync, Arrive, And = "and", Or = "or", Popc = "popc" }
 }
 
 /// The types of matrices ("Warp-Level Matrix Instructions").
@@ -254,122 +167,67 @@ pub(crate) enum Op {
     Int(IntOp, Width),
     IntUnary(IntUnary, Width),
     BitCount(BitCount, Width),
-    /// Twice as wide as its operands of 16 or 32 bits.
-    MulWide {
-        signed: bool,
-        width: Width,
-    },
-    /// The carry of an addition of `a`, `b` and the predicate `c`, or the borrow of a subtraction.
-    Carry {
-        borrow: bool,
-        width: Width,
-    },
-    Mul24 {
-        signed: bool,
-        high: bool,
-    },
+    // Twice as wide as its operands of 16 or 32 bits.
+    MulWide { signed: bool, width: Width },
+    // The carry of an addition of `a`, `b` and the predicate `c`, or the borrow of a subtraction.
+    Carry { borrow: bool, width: Width },
+    Mul24 { signed: bool, high: bool },
     Fma32,
     Add32,
     Sub32,
     Mul32,
     Float(Float),
-    Copysign {
-        long: bool,
-    },
-    Testp {
-        long: bool,
-        test: Test,
-    },
+    Copysign { long: bool },
+    Testp { long: bool, test: Test },
     Cmp(Cmp, Type, bool),
     Select,
     SelectLong,
     Convert(Convert),
-    /// Zero or sign extension, and truncation.
+    // Zero or sign extension, and truncation.
     Extend,
     ExtendSigned,
     Truncate,
-    /// Low bits, extended to 32 bits, of which `to` are kept.
-    Narrow {
-        bits: u8,
-        signed: bool,
-        to: u8,
-    },
-    /// Elements of equal size from `list` to `d`, or from `a` to `list`.
-    Pack {
-        bits: u8,
-        count: u8,
-    },
-    Unpack {
-        bits: u8,
-        count: u8,
-    },
-    Bfe {
-        signed: bool,
-        long: bool,
-    },
-    Bfi {
-        long: bool,
-    },
-    Bmsk {
-        clamp: bool,
-    },
+    // Low bits, extended to 32 bits, of which `to` are kept.
+    Narrow { bits: u8, signed: bool, to: u8 },
+    // Elements of equal size from `list` to `d`, or from `a` to `list`.
+    Pack { bits: u8, count: u8 },
+    Unpack { bits: u8, count: u8 },
+    Bfe { signed: bool, long: bool },
+    Bfi { long: bool },
+    Bmsk { clamp: bool },
     Prmt(Prmt),
-    Shf {
-        left: bool,
-        wrap: bool,
-    },
+    Shf { left: bool, wrap: bool },
     Lop3,
-    Dp4a {
-        a: bool,
-        b: bool,
-    },
-    Dp2a {
-        a: bool,
-        b: bool,
-        high: bool,
-    },
+    Dp4a { a: bool, b: bool },
+    Dp2a { a: bool, b: bool, high: bool },
     Fns,
     Load(Access),
     Store(Access),
-    /// From global to shared memory, with the bytes in `c` of the source if `c` is a register.
-    CopyAsync {
-        bytes: u8,
-        short_address: bool,
-        sized: bool,
-    },
+    // From global to shared memory, with the bytes in `c` of the source if `c` is a register.
+    CopyAsync { bytes: u8, short_address: bool, sized: bool },
     Atomic(Atomic),
-    /// Whether an address is in a space.
+    // Whether an address is in a space.
     IsSpace(Place),
-    /// An address of a space to or from a generic one.
+    // An address of a space to or from a generic one.
     ToGeneric(Place),
     FromGeneric(Place),
     Shuffle(Shuffle),
     Vote(Vote),
-    MatchAny {
-        long: bool,
-    },
-    MatchAll {
-        long: bool,
-    },
-    Redux(Reduce),
+    MatchAny { long: bool },
+    MatchAll { long: bool },
+    Redux(IntOp),
     ActiveMask,
     SyncWarp,
     Clock,
     ClockLong,
     Mma(Matrix),
-    LoadMatrix {
-        count: u8,
-        transposed: bool,
-    },
-    StoreMatrix {
-        count: u8,
-        transposed: bool,
-    },
+    LoadMatrix { count: u8, transposed: bool },
+    StoreMatrix { count: u8, transposed: bool },
     MoveMatrix,
-    /// Barrier `a` for `b` threads, or for all if `imm` is 0. The predicate is `c`, the result `d`.
+    // Barrier `a` for `b` threads, or for all if `imm` is 0. The predicate is `c`, the result `d`.
     Barrier(BarrierKind),
     Branch,
-    /// To one of a list of targets, whose number is in `d`, by the index `a`.
+    // To one of a list of targets, whose number is in `d`, by the index `a`.
     BranchIndexed,
     Call,
     Return,
@@ -378,23 +236,13 @@ pub(crate) enum Op {
     Nothing,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Test {
-    Finite,
-    Infinite,
-    Number,
-    NotANumber,
-    Normal,
-    Subnormal,
+words! {
+    Test {
+        Finite = "finite", Infinite = "infinite", Number = "number", NotANumber = "notanumber",
+        Normal = "normal", Subnormal = "subnormal",
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Prmt {
-    Bytes,
-    F4e,
-    B4e,
-    Rc8,
-    Ecl,
-    Ecr,
-    Rc16,
+words! {
+    Prmt { Bytes, F4e = "f4e", B4e = "b4e", Rc8 = "rc8", Ecl = "ecl", Ecr = "ecr", Rc16 = "rc16" }
 }

@@ -5,10 +5,12 @@
 
 use rehal_base::{Fault, FormatError};
 
-use super::ast::{FunctionText, InstructionText, ModuleText, Number, Operand, Space, Statement, Variable};
+use super::ast::{FunctionText, InstructionText, ModuleText, Number, Operand, Statement, Variable};
 use super::lexer::{Lexer, Token, error_at};
+use super::op::Place;
 use super::types::Type;
 use crate::Limits;
+use crate::words::Word;
 
 /// The newest version of the language that is read. Later ones may change the meaning of a known word.
 const NEWEST: (u32, u32) = (9, 0);
@@ -181,8 +183,8 @@ impl<'a> Parser<'a> {
             }
             let (at, token) = self.next("a parameter")?;
             let parameter = match token {
-                Token::Word(".param") => self.variable(at, Space::Param)?,
-                Token::Word(".reg") => Variable { is_register: true, ..self.variable(at, Space::Param)? },
+                Token::Word(".param") => self.variable(at, Place::Param)?,
+                Token::Word(".reg") => Variable { is_register: true, ..self.variable(at, Place::Param)? },
                 _ => return Err(self.error(at, Fault::Corrupt, ".param or .reg", shown(token))),
             };
             if parameters.len() == self.limits.parameters {
@@ -435,14 +437,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn space(word: &str) -> Space {
-    match word {
-        ".global" => Space::Global,
-        ".const" => Space::Const,
-        ".shared" => Space::Shared,
-        ".local" => Space::Local,
-        _ => Space::Param,
-    }
+fn space(word: &str) -> Place {
+    word.strip_prefix('.').and_then(Place::named).unwrap_or(Place::Param)
 }
 
 pub(super) fn shown(token: Token<'_>) -> String {

@@ -18,7 +18,8 @@ pub(crate) struct Program {
     /// Registers that never change.
     pub(super) short_constants: Vec<(Reg, u32)>,
     pub(super) long_constants: Vec<(Reg, u64)>,
-    pub(super) specials: Vec<(Special, Reg)>,
+    /// With their dimension.
+    pub(super) specials: Vec<((Special, usize), Reg)>,
     /// The registers that do change, and are zero at the start of a block.
     pub(super) short_variables: Vec<Range<usize>>,
     pub(super) long_variables: Vec<Range<usize>>,
@@ -35,25 +36,16 @@ pub(super) struct Names<'a> {
     pub(super) functions: HashMap<&'a str, &'a FunctionText<'a>>,
 }
 
-/// A register whose value follows from the place of its warp ("Special Registers").
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Special {
-    /// The thread in its block, in one dimension; and so on.
-    Thread(u8),
-    Threads(u8),
-    Block(u8),
-    Blocks(u8),
-    Lane,
-    Warp,
-    Warps,
-    /// The lanes that are equal to this one, below, not above, and so on.
-    MaskEq,
-    MaskLt,
-    MaskLe,
-    MaskGt,
-    MaskGe,
-    DynamicShared,
-    TotalShared,
+words! {
+    /// A register whose value follows from the place of its warp ("Special Registers"). The first four have
+    /// dimensions.
+    Special {
+        Thread = "%tid", Threads = "%ntid", Block = "%ctaid", Blocks = "%nctaid",
+        Lane = "%laneid", Warp = "%warpid", Warps = "%nwarpid",
+        MaskEq = "%lanemask_eq", MaskLt = "%lanemask_lt", MaskLe = "%lanemask_le",
+        MaskGt = "%lanemask_gt", MaskGe = "%lanemask_ge",
+        DynamicShared = "%dynamic_smem_size", TotalShared = "%total_smem_size",
+    }
 }
 
 /// The bits of a constant of a type; `None` if it does not fit the type.

@@ -1,26 +1,11 @@
-/// A type of the PTX ISA ("Fundamental Types" and "Alternate Floating-Point Data Formats").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Type {
-    Pred,
-    B8,
-    B16,
-    B32,
-    B64,
-    U8,
-    U16,
-    U32,
-    U64,
-    S8,
-    S16,
-    S32,
-    S64,
-    F16,
-    F16x2,
-    Bf16,
-    Bf16x2,
-    Tf32,
-    F32,
-    F64,
+words! {
+    /// A type of the PTX ISA ("Fundamental Types" and "Alternate Floating-Point Data Formats").
+    Type {
+        Pred = "pred", B8 = "b8", B16 = "b16", B32 = "b32", B64 = "b64",
+        U8 = "u8", U16 = "u16", U32 = "u32", U64 = "u64", S8 = "s8", S16 = "s16", S32 = "s32", S64 = "s64",
+        F16 = "f16", F16x2 = "f16x2", Bf16 = "bf16", Bf16x2 = "bf16x2",
+        Tf32 = "tf32", F32 = "f32", F64 = "f64",
+    }
 }
 
 /// The bank of registers that holds values of a type: lanes of 32 or of 64 bits. A predicate is 0 or all ones
@@ -32,33 +17,6 @@ pub(crate) enum Bank {
 }
 
 impl Type {
-    /// The type named by a modifier without its dot.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "pred" => Self::Pred,
-            "b8" => Self::B8,
-            "b16" => Self::B16,
-            "b32" => Self::B32,
-            "b64" => Self::B64,
-            "u8" => Self::U8,
-            "u16" => Self::U16,
-            "u32" => Self::U32,
-            "u64" => Self::U64,
-            "s8" => Self::S8,
-            "s16" => Self::S16,
-            "s32" => Self::S32,
-            "s64" => Self::S64,
-            "f16" => Self::F16,
-            "f16x2" => Self::F16x2,
-            "bf16" => Self::Bf16,
-            "bf16x2" => Self::Bf16x2,
-            "tf32" => Self::Tf32,
-            "f32" => Self::F32,
-            "f64" => Self::F64,
-            _ => return None,
-        })
-    }
-
     /// The number of bits; 1 for a predicate.
     pub(crate) fn bits(self) -> u32 {
         match self {

@@ -4,9 +4,12 @@
 
 use rehal_base::{Fault, FormatError};
 
-use super::ast::{Initial, Number, Space, Variable};
+use super::ast::{Initial, Number, Variable};
 use super::lexer::Token;
+use super::op::Place;
 use super::parser::{Parser, shown};
+use super::types::Type;
+use crate::words::Word;
 
 /// Limit on the bytes of one variable: more than a GPU has memory for.
 const MAX_VARIABLE_BYTES: u64 = 1 << 40;
@@ -16,7 +19,7 @@ impl<'a> Parser<'a> {
     pub(super) fn variables(
         &mut self,
         at: usize,
-        space: Space,
+        space: Place,
         is_external: bool,
         all: &mut Vec<Variable<'a>>,
     ) -> Result<(), FormatError> {
@@ -36,7 +39,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A variable after its state space, without an initializer.
-    pub(super) fn variable(&mut self, at: usize, space: Space) -> Result<Variable<'a>, FormatError> {
+    pub(super) fn variable(&mut self, at: usize, space: Place) -> Result<Variable<'a>, FormatError> {
         let (mut align, mut components, mut is_pointer) = (0, 1, false);
         let kind = loop {
             let word_at = self.lexer.offset();
@@ -44,7 +47,7 @@ impl<'a> Parser<'a> {
                 ".align" => align = self.alignment()?,
                 ".v2" => components = 2,
                 ".v4" => components = 4,
-                word => match word.strip_prefix('.').and_then(super::types::Type::named) {
+                word => match word.strip_prefix('.').and_then(Type::named) {
                     Some(kind) => break kind,
                     None => return Err(self.error(word_at, Fault::Unsupported, "a type", word)),
                 },
@@ -117,7 +120,7 @@ impl<'a> Parser<'a> {
 
     fn initial(&mut self, variable: &Variable<'a>) -> Result<Vec<Initial<'a>>, FormatError> {
         let (at, mut all, mut depth) = (self.lexer.offset(), Vec::new(), 0_u32);
-        if !matches!(variable.space, Space::Global | Space::Const) {
+        if !matches!(variable.space, Place::Global | Place::Const) {
             return Err(self.error(at, Fault::Corrupt, "a variable in .global or .const", "an initializer"));
         }
         loop {

@@ -1,63 +1,47 @@
-use super::super::op::{Convert, Inst};
+use super::super::op::Convert;
 use super::super::types::{Bank, Type};
-use super::lanes::{LANES, Warp};
+use super::lanes::{Step, Warp};
 use crate::numbers::{
-    BF16, F16, F32, NAN, NAN_16, NAN_64, Rounding, TF32, flushed, from_bf16, from_f16, redirected, to_integer,
+    BF16, F16, F32, NAN, NAN_16, NAN_64, Rounding, TF32, canonical, canonical_double, flushed, from_bf16,
+    from_f16, redirected, to_integer,
 };
 
 impl Warp {
-    pub(super) fn convert(&mut self, convert: &Convert, inst: &Inst, mask: u32) {
+    pub(super) fn convert(&mut self, convert: &Convert, step: Step<'_>) {
         let is_plain = !(convert.ftz || convert.sat || convert.relu || convert.ties_away);
         let is_nearest = convert.rounding == Rounding::Nearest;
-        let canonical = |value: f32| if value.is_nan() { NAN } else { value.to_bits() };
         match (convert.from, convert.to) {
-            (Type::F32, Type::F32) if is_plain && convert.integer => {
-                let mode = convert.rounding;
-                match mode {
-                    Rounding::Down => self.one(inst, mask, |a| canonical(f32::from_bits(a).floor())),
-                    _ => {
-                        self.one(inst, mask, |a| canonical(to_integer(f32::from_bits(a).into(), mode) as f32))
-                    }
-                }
-            }
+            (Type::F32, Type::F32) if is_plain && convert.integer => match convert.rounding {
+                Rounding::Down => self.one(step, |a| canonical(f32::from_bits(a).floor())),
+                mode => self.one(step, |a| canonical(to_integer(f32::from_bits(a).into(), mode) as f32)),
+            },
             (Type::S32, Type::F32) if is_plain && is_nearest => {
-                self.one(inst, mask, |a| (a as i32 as f32).to_bits());
+                self.one(step, |a| (a as i32 as f32).to_bits());
             }
-            (Type::U32, Type::F32) if is_plain && is_nearest => {
-                self.one(inst, mask, |a| (a as f32).to_bits())
-            }
+            (Type::U32, Type::F32) if is_plain && is_nearest => self.one(step, |a| (a as f32).to_bits()),
             (Type::F32, Type::S32) if is_plain && convert.rounding == Rounding::Zero => {
-                self.one(inst, mask, |a| f32::from_bits(a) as i32 as u32);
+                self.one(step, |a| f32::from_bits(a) as i32 as u32);
             }
             (Type::F32, Type::U32) if is_plain && convert.rounding == Rounding::Zero => {
-                self.one(inst, mask, |a| f32::from_bits(a) as u32);
+                self.one(step, |a| f32::from_bits(a) as u32);
             }
-            (Type::F16, Type::F32) if is_plain => self.one(inst, mask, |a| canonical(from_f16(a))),
-            (Type::Bf16, Type::F32) if is_plain => self.one(inst, mask, |a| canonical(from_bf16(a))),
-            (Type::F32, Type::F64) if is_plain => self.widen(inst, mask, |a| {
-                let value = f64::from(f32::from_bits(a));
-                if value.is_nan() { NAN_64 } else { value.to_bits() }
-            }),
+            (Type::F16, Type::F32) if is_plain => self.one(step, |a| canonical(from_f16(a))),
+            (Type::Bf16, Type::F32) if is_plain => self.one(step, |a| canonical(from_bf16(a))),
+            (Type::F32, Type::F64) if is_plain => {
+                self.widen(step, |a| canonical_double(f32::from_bits(a).into()));
+            }
             (Type::F64, Type::F32) if is_plain && is_nearest => {
-                self.narrow(inst, mask, |a| canonical(f64::from_bits(a) as f32));
+                self.narrow(step, |a| canonical(f64::from_bits(a) as f32));
             }
-            _ => self.convert_slowly(convert, inst, mask),
+            _ => self.convert_slowly(convert, step),
         }
     }
 
-    fn convert_slowly(&mut self, convert: &Convert, inst: &Inst, mask: u32) {
-        let mut out = [0; LANES];
-        for (lane, out) in out.iter_mut().enumerate() {
-            let a = match convert.from.bank() {
-                Bank::Long => self.long[inst.a as usize][lane],
-                Bank::Short => self.short[inst.a as usize][lane].into(),
-            };
-            *out = converted(convert, a);
-        }
-        match convert.to.bank() {
-            Bank::Long => self.set_long(inst.d, mask, &out),
-            Bank::Short => self.set(inst.d, mask, &out.map(|it| it as u32)),
-        }
+    fn convert_slowly(&mut self, convert: &Convert, step: Step<'_>) {
+        let is_long = |kind: Type| kind.bank() == Bank::Long;
+        let (from, to) = (is_long(convert.from), is_long(convert.to));
+        let out = std::array::from_fn(|lane| converted(convert, self.get(from, step.inst.a, lane)));
+        self.put(to, step.inst.d, step.mask, &out);
     }
 }
 

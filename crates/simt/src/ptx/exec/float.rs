@@ -1,40 +1,38 @@
-use super::super::op::{Cmp, Float, FloatFn, Inst, Test};
+use std::convert::identity;
+
+use super::super::op::{Cmp, Float, FloatFn, Test};
 use super::super::types::Type;
-use super::lanes::{LANES, Warp};
+use super::lanes::{Step, Warp, truth};
 use crate::numbers::{
-    BF16, F16, F32, Format, NAN, NAN_16, NAN_64, Rounding, flushed, fma, from_bf16, from_f16, odd_sum,
-    overflowed, redirected,
+    BF16, F16, F32, Format, NAN, NAN_16, Rounding, canonical, canonical_double, flushed, fma, from_bf16,
+    from_f16, odd_sum, overflowed, redirected, sum_error,
 };
 
 impl Warp {
     #[inline(always)]
-    pub(super) fn fma32(&mut self, inst: &Inst, mask: u32) {
-        self.three(inst, mask, |a, b, c| {
-            canonical(fma(f32::from_bits(a), f32::from_bits(b), f32::from_bits(c)))
-        });
+    pub(super) fn fma32(&mut self, step: Step<'_>) {
+        self.three(step, |a, b, c| canonical(fma(f32::from_bits(a), f32::from_bits(b), f32::from_bits(c))));
     }
 
     #[inline(always)]
-    pub(super) fn floats(&mut self, inst: &Inst, mask: u32, f: impl Fn(f32, f32) -> f32) {
-        self.two(inst, mask, |a, b| canonical(f(f32::from_bits(a), f32::from_bits(b))));
+    pub(super) fn floats(&mut self, step: Step<'_>, f: impl Fn(f32, f32) -> f32) {
+        self.two(step, |a, b| canonical(f(f32::from_bits(a), f32::from_bits(b))));
     }
 
-    pub(super) fn float(&mut self, float: Float, inst: &Inst, mask: u32) {
-        let is_plain = float.rounding == Rounding::Nearest
-            && !(float.ftz || float.sat || float.nan || float.xorsign || float.relu);
+    pub(super) fn float(&mut self, float: Float, step: Step<'_>) {
         match float.kind {
-            Type::F32 if is_plain => self.plain_single(float, inst, mask),
+            Type::F32 if float.is_plain() => self.plain_single(float, step),
             Type::F32 if float.ftz && float.rounding == Rounding::Nearest && !float.sat => {
-                self.flushing_single(float, inst, mask);
+                self.flushing_single(float, step);
             }
-            Type::F32 => self.three(inst, mask, |a, b, c| single(float, a, b, c)),
-            Type::F64 if is_plain => self.plain_double(float, inst, mask),
-            Type::F64 => self.three_long(inst, mask, |a, b, c| double(float, a, b, c)),
-            Type::F16 => self.three(inst, mask, |a, b, c| half(float, F16, a, b, c)),
-            Type::Bf16 => self.three(inst, mask, |a, b, c| half(float, BF16, a, b, c)),
+            Type::F32 => self.three(step, |a, b, c| single(float, a, b, c)),
+            Type::F64 if float.is_plain() => self.plain_double(float, step),
+            Type::F64 => self.three_long(step, |a, b, c| double(float, a, b, c)),
+            Type::F16 => self.three(step, |a, b, c| half(float, F16, a, b, c)),
+            Type::Bf16 => self.three(step, |a, b, c| half(float, BF16, a, b, c)),
             kind => {
                 let format = if kind == Type::F16x2 { F16 } else { BF16 };
-                self.three(inst, mask, |a, b, c| {
+                self.three(step, |a, b, c| {
                     let low = half(float, format, a & 0xffff, b & 0xffff, c & 0xffff);
                     low | half(float, format, a >> 16, b >> 16, c >> 16) << 16
                 });
@@ -42,87 +40,74 @@ impl Warp {
         }
     }
 
-    fn plain_single(&mut self, float: Float, inst: &Inst, mask: u32) {
+    fn plain_single(&mut self, float: Float, step: Step<'_>) {
         match float.f {
-            FloatFn::Min => self.two(inst, mask, |a, b| chosen(true, a, b)),
-            FloatFn::Max => self.two(inst, mask, |a, b| chosen(false, a, b)),
-            FloatFn::Neg => self.one(inst, mask, |a| a ^ 1 << 31),
-            FloatFn::Abs => self.one(inst, mask, |a| a & !(1 << 31)),
-            FloatFn::Div => self.floats(inst, mask, |a, b| a / b),
-            FloatFn::Rcp => self.one(inst, mask, |a| canonical(1.0 / f32::from_bits(a))),
-            FloatFn::Sqrt => self.one(inst, mask, |a| canonical(f32::from_bits(a).sqrt())),
+            FloatFn::Min => self.two(step, |a, b| chosen(true, a, b)),
+            FloatFn::Max => self.two(step, |a, b| chosen(false, a, b)),
+            FloatFn::Neg => self.one(step, |a| a ^ 1 << 31),
+            FloatFn::Abs => self.one(step, |a| a & !(1 << 31)),
+            FloatFn::Div => self.floats(step, |a, b| a / b),
+            FloatFn::Rcp => self.one(step, |a| canonical(1.0 / f32::from_bits(a))),
+            FloatFn::Sqrt => self.one(step, |a| canonical(f32::from_bits(a).sqrt())),
             FloatFn::Rsqrt => {
-                self.one(inst, mask, |a| canonical((1.0 / f64::from(f32::from_bits(a)).sqrt()) as f32));
+                self.one(step, |a| canonical((1.0 / f64::from(f32::from_bits(a)).sqrt()) as f32));
             }
-            _ => self.three(inst, mask, |a, b, c| single(float, a, b, c)),
+            _ => self.three(step, |a, b, c| single(float, a, b, c)),
         }
     }
 
     /// The functions that people's fast math uses most.
-    fn flushing_single(&mut self, float: Float, inst: &Inst, mask: u32) {
+    fn flushing_single(&mut self, float: Float, step: Step<'_>) {
         let value = |bits: u32| flushed(f32::from_bits(bits));
         let result = |value: f32| canonical(flushed(value));
         match float.f {
-            FloatFn::Add => self.two(inst, mask, |a, b| result(value(a) + value(b))),
-            FloatFn::Sub => self.two(inst, mask, |a, b| result(value(a) - value(b))),
-            FloatFn::Mul => self.two(inst, mask, |a, b| result(value(a) * value(b))),
-            FloatFn::Fma => self.three(inst, mask, |a, b, c| result(fma(value(a), value(b), value(c)))),
-            _ => self.three(inst, mask, |a, b, c| single(float, a, b, c)),
+            FloatFn::Add => self.two(step, |a, b| result(value(a) + value(b))),
+            FloatFn::Sub => self.two(step, |a, b| result(value(a) - value(b))),
+            FloatFn::Mul => self.two(step, |a, b| result(value(a) * value(b))),
+            FloatFn::Fma => self.three(step, |a, b, c| result(fma(value(a), value(b), value(c)))),
+            _ => self.three(step, |a, b, c| single(float, a, b, c)),
         }
     }
 
-    fn plain_double(&mut self, float: Float, inst: &Inst, mask: u32) {
-        let result = |value: f64| if value.is_nan() { NAN_64 } else { value.to_bits() };
-        let value = f64::from_bits;
+    fn plain_double(&mut self, float: Float, step: Step<'_>) {
+        let (value, result) = (f64::from_bits, canonical_double);
         match float.f {
-            FloatFn::Add => self.two_long(inst, mask, |a, b| result(value(a) + value(b))),
-            FloatFn::Sub => self.two_long(inst, mask, |a, b| result(value(a) - value(b))),
-            FloatFn::Mul => self.two_long(inst, mask, |a, b| result(value(a) * value(b))),
-            FloatFn::Div => self.two_long(inst, mask, |a, b| result(value(a) / value(b))),
-            _ => self.three_long(inst, mask, |a, b, c| double(float, a, b, c)),
+            FloatFn::Add => self.two_long(step, |a, b| result(value(a) + value(b))),
+            FloatFn::Sub => self.two_long(step, |a, b| result(value(a) - value(b))),
+            FloatFn::Mul => self.two_long(step, |a, b| result(value(a) * value(b))),
+            FloatFn::Div => self.two_long(step, |a, b| result(value(a) / value(b))),
+            _ => self.three_long(step, |a, b, c| double(float, a, b, c)),
         }
     }
 
-    pub(super) fn copysign(&mut self, long: bool, inst: &Inst, mask: u32) {
+    pub(super) fn copysign(&mut self, long: bool, step: Step<'_>) {
         // The sign of `a`, the value of `b`.
         match long {
-            true => self.two_long(inst, mask, |a, b| (a & 1 << 63) | (b & !(1 << 63))),
-            false => self.two(inst, mask, |a, b| (a & 1 << 31) | (b & !(1 << 31))),
+            true => self.two_long(step, |a, b| (a & 1 << 63) | (b & !(1 << 63))),
+            false => self.two(step, |a, b| (a & 1 << 31) | (b & !(1 << 31))),
         }
     }
 
-    pub(super) fn testp(&mut self, long: bool, test: Test, inst: &Inst, mask: u32) {
-        let mut out = [0; LANES];
-        for lane in 0..LANES {
+    pub(super) fn testp(&mut self, long: bool, test: Test, step: Step<'_>) {
+        let out = std::array::from_fn(|lane| {
+            let bits = self.get(long, step.inst.a, lane);
             // A subnormal `f32` is a normal `f64`.
+            let single = f32::from_bits(bits as u32);
             let (value, is_subnormal) = match long {
-                true => {
-                    let value = f64::from_bits(self.long[inst.a as usize][lane]);
-                    (value, value.is_subnormal())
-                }
-                false => {
-                    let value = f32::from_bits(self.short[inst.a as usize][lane]);
-                    (value.into(), value.is_subnormal())
-                }
+                true => (f64::from_bits(bits), f64::from_bits(bits).is_subnormal()),
+                false => (single.into(), single.is_subnormal()),
             };
-            let is = match test {
+            truth(match test {
                 Test::Finite => value.is_finite(),
                 Test::Infinite => value.is_infinite(),
                 Test::Number => !value.is_nan(),
                 Test::NotANumber => value.is_nan(),
                 Test::Normal => value.is_finite() && value != 0.0 && !is_subnormal,
                 Test::Subnormal => is_subnormal,
-            };
-            out[lane] = u32::from(is).wrapping_neg();
-        }
-        self.set(inst.d, mask, &out);
+            })
+        });
+        self.set(step.inst.d, step.mask, &out);
     }
-}
-
-/// The bits of a result, of which each NaN is the same.
-#[inline(always)]
-fn canonical(value: f32) -> u32 {
-    if value.is_nan() { NAN } else { value.to_bits() }
 }
 
 /// `min` or `max` of the bits of two `f32`: -0 is below +0, and a NaN loses.
@@ -140,47 +125,22 @@ fn chosen(is_min: bool, a: u32, b: u32) -> u32 {
 fn min_max(float: Float, a: f64, b: f64) -> f64 {
     let is_min = float.f == FloatFn::Min;
     let (x, y) = if float.xorsign { (a.abs(), b.abs()) } else { (a, b) };
-    let chosen = match (x.is_nan(), y.is_nan()) {
-        (true, true) => f64::NAN,
-        (true, false) => {
-            if float.nan {
-                f64::NAN
-            } else {
-                y
-            }
-        }
-        (false, true) => {
-            if float.nan {
-                f64::NAN
-            } else {
-                x
-            }
-        }
-        _ if x == y => {
-            if x.is_sign_negative() == is_min {
-                x
-            } else {
-                y
-            }
-        }
-        _ => {
-            if (x < y) == is_min {
-                x
-            } else {
-                y
-            }
-        }
+    let is_first = match x == y {
+        true => x.is_sign_negative() == is_min,
+        false => (x < y) == is_min,
     };
-    let is_negative = a.is_sign_negative() != b.is_sign_negative();
+    let chosen = match (x.is_nan(), y.is_nan()) {
+        (true, true) => return f64::NAN,
+        (true, _) | (_, true) if float.nan => return f64::NAN,
+        (true, _) => y,
+        (_, true) => x,
+        _ if is_first => x,
+        _ => y,
+    };
     match float.xorsign {
-        true if !chosen.is_nan() => {
-            if is_negative {
-                -chosen.abs()
-            } else {
-                chosen.abs()
-            }
-        }
-        _ => chosen,
+        true if a.is_sign_negative() != b.is_sign_negative() => -chosen.abs(),
+        true => chosen.abs(),
+        false => chosen,
     }
 }
 
@@ -293,14 +253,7 @@ fn double(float: Float, a: u64, b: u64, c: u64) -> u64 {
     };
     let are_finite = x.is_finite() && y.is_finite() && z.is_finite();
     let is_overflow = value.is_infinite() && are_finite && !matches!(float.f, FloatFn::Div | FloatFn::Rcp);
-    let value = if is_overflow { overflowed(value, mode) } else { redirected(value, error, mode) };
-    if value.is_nan() { NAN_64 } else { value.to_bits() }
-}
-
-fn sum_error(a: f64, b: f64) -> f64 {
-    let sum = a + b;
-    let part = sum - a;
-    (a - (sum - part)) + (b - part)
+    canonical_double(if is_overflow { overflowed(value, mode) } else { redirected(value, error, mode) })
 }
 
 /// A function of `f16` or `bf16`.
@@ -326,29 +279,32 @@ fn half(float: Float, format: Format, a: u32, b: u32, c: u32) -> u32 {
     flushed(format.round(result, float.rounding))
 }
 
+/// Compares what `$value` makes of the lanes.
 macro_rules! compared {
-    ($warp:ident . $two:ident, $inst:ident, $mask:ident, $cmp:ident, $value:expr) => {{
-        let value = $value;
-        let is = |it: bool| u32::from(it).wrapping_neg();
+    ($warp:ident . $two:ident, $step:ident, $cmp:ident, $value:expr) => {{
+        macro_rules! lanes {
+            (|$a:ident, $b:ident| $is:expr) => {
+                $warp.$two($step, |a, b| {
+                    let ($a, $b) = ($value(a), $value(b));
+                    truth($is)
+                })
+            };
+        }
         match $cmp {
-            Cmp::Eq => $warp.$two($inst, $mask, |a, b| is(value(a) == value(b))),
-            Cmp::Ne => {
-                $warp.$two($inst, $mask, |a, b| is(!(value(a) == value(b)) & ordered(value(a), value(b))))
-            }
-            Cmp::Lt => $warp.$two($inst, $mask, |a, b| is(value(a) < value(b))),
-            Cmp::Le => $warp.$two($inst, $mask, |a, b| is(value(a) <= value(b))),
-            Cmp::Gt => $warp.$two($inst, $mask, |a, b| is(value(a) > value(b))),
-            Cmp::Ge => $warp.$two($inst, $mask, |a, b| is(value(a) >= value(b))),
-            Cmp::Equ => {
-                $warp.$two($inst, $mask, |a, b| is((value(a) == value(b)) | !ordered(value(a), value(b))))
-            }
-            Cmp::Neu => $warp.$two($inst, $mask, |a, b| is(value(a) != value(b))),
-            Cmp::Ltu => $warp.$two($inst, $mask, |a, b| is(!(value(a) >= value(b)))),
-            Cmp::Leu => $warp.$two($inst, $mask, |a, b| is(!(value(a) > value(b)))),
-            Cmp::Gtu => $warp.$two($inst, $mask, |a, b| is(!(value(a) <= value(b)))),
-            Cmp::Geu => $warp.$two($inst, $mask, |a, b| is(!(value(a) < value(b)))),
-            Cmp::Num => $warp.$two($inst, $mask, |a, b| is(ordered(value(a), value(b)))),
-            Cmp::Nan => $warp.$two($inst, $mask, |a, b| is(!ordered(value(a), value(b)))),
+            Cmp::Eq => lanes!(|a, b| a == b),
+            Cmp::Ne => lanes!(|a, b| !(a == b) & ordered(a, b)),
+            Cmp::Lt => lanes!(|a, b| a < b),
+            Cmp::Le => lanes!(|a, b| a <= b),
+            Cmp::Gt => lanes!(|a, b| a > b),
+            Cmp::Ge => lanes!(|a, b| a >= b),
+            Cmp::Equ => lanes!(|a, b| (a == b) | !ordered(a, b)),
+            Cmp::Neu => lanes!(|a, b| a != b),
+            Cmp::Ltu => lanes!(|a, b| !(a >= b)),
+            Cmp::Leu => lanes!(|a, b| !(a > b)),
+            Cmp::Gtu => lanes!(|a, b| !(a <= b)),
+            Cmp::Geu => lanes!(|a, b| !(a < b)),
+            Cmp::Num => lanes!(|a, b| ordered(a, b)),
+            Cmp::Nan => lanes!(|a, b| !ordered(a, b)),
         }
     }};
 }
@@ -363,26 +319,26 @@ fn ordered<T: PartialEq>(a: T, b: T) -> bool {
 #[allow(clippy::neg_cmp_op_on_partial_ord, reason = "NaN makes the comparison true")]
 impl Warp {
     #[inline(always)]
-    pub(super) fn compare(&mut self, cmp: Cmp, kind: Type, ftz: bool, inst: &Inst, mask: u32) {
+    pub(super) fn compare(&mut self, cmp: Cmp, kind: Type, ftz: bool, step: Step<'_>) {
         match kind {
-            Type::S32 => compared!(self.two, inst, mask, cmp, |it: u32| it as i32),
-            Type::F32 if !ftz => compared!(self.two, inst, mask, cmp, f32::from_bits),
+            Type::S32 => compared!(self.two, step, cmp, (|it: u32| it as i32)),
+            Type::F32 if !ftz => compared!(self.two, step, cmp, f32::from_bits),
             Type::B32 | Type::U32 | Type::B16 | Type::U16 => {
-                compared!(self.two, inst, mask, cmp, |it: u32| it)
+                compared!(self.two, step, cmp, identity::<u32>)
             }
-            _ => self.compare_rarer(cmp, kind, inst, mask),
+            _ => self.compare_rarer(cmp, kind, step),
         }
     }
 
-    fn compare_rarer(&mut self, cmp: Cmp, kind: Type, inst: &Inst, mask: u32) {
+    fn compare_rarer(&mut self, cmp: Cmp, kind: Type, step: Step<'_>) {
         match kind {
-            Type::F32 => compared!(self.two, inst, mask, cmp, |it: u32| flushed(f32::from_bits(it))),
-            Type::S16 => compared!(self.two, inst, mask, cmp, |it: u32| it as i16),
-            Type::F16 => compared!(self.two, inst, mask, cmp, from_f16),
-            Type::Bf16 => compared!(self.two, inst, mask, cmp, from_bf16),
-            Type::S64 => compared!(self.narrow_two, inst, mask, cmp, |it: u64| it as i64),
-            Type::F64 => compared!(self.narrow_two, inst, mask, cmp, f64::from_bits),
-            _ => compared!(self.narrow_two, inst, mask, cmp, |it: u64| it),
+            Type::F32 => compared!(self.two, step, cmp, (|it: u32| flushed(f32::from_bits(it)))),
+            Type::S16 => compared!(self.two, step, cmp, (|it: u32| it as i16)),
+            Type::F16 => compared!(self.two, step, cmp, from_f16),
+            Type::Bf16 => compared!(self.two, step, cmp, from_bf16),
+            Type::S64 => compared!(self.narrow_two, step, cmp, (|it: u64| it as i64)),
+            Type::F64 => compared!(self.narrow_two, step, cmp, f64::from_bits),
+            _ => compared!(self.narrow_two, step, cmp, identity::<u64>),
         }
     }
 }

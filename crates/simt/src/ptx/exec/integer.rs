@@ -1,49 +1,45 @@
-use super::super::op::{BitCount, Inst, IntOp, IntUnary, Prmt, Width};
-use super::lanes::{LANES, Warp};
+use super::super::op::{BitCount, IntOp, IntUnary, Prmt, Width};
+use super::lanes::{LANES, Long, Step, Warp, truth};
 
 /// The operations of a width: `$u` and `$s` are its integers, `$wu` and `$ws` those of twice its bits, and
 /// `$store` is how lanes keep it. Division by zero gives all ones, and the dividend as the remainder.
 macro_rules! binary {
-    ($warp:ident . $two:ident, $inst:ident, $mask:ident, $op:ident, $u:ty, $s:ty, $wu:ty, $ws:ty, $store:ty) => {
+    ($warp:ident . $two:ident, $step:ident, $op:ident, $u:ty, $s:ty, $wu:ty, $ws:ty, $store:ty) => {
         match $op {
-            IntOp::Add => $warp.$two($inst, $mask, |a, b| (a as $u).wrapping_add(b as $u) as $store),
-            IntOp::Sub => $warp.$two($inst, $mask, |a, b| (a as $u).wrapping_sub(b as $u) as $store),
-            IntOp::AddSat => {
-                $warp.$two($inst, $mask, |a, b| (a as $s).saturating_add(b as $s) as $u as $store)
-            }
-            IntOp::SubSat => {
-                $warp.$two($inst, $mask, |a, b| (a as $s).saturating_sub(b as $s) as $u as $store)
-            }
-            IntOp::Mul => $warp.$two($inst, $mask, |a, b| (a as $u).wrapping_mul(b as $u) as $store),
-            IntOp::MulHiS => $warp.$two($inst, $mask, |a, b| {
+            IntOp::Add => $warp.$two($step, |a, b| (a as $u).wrapping_add(b as $u) as $store),
+            IntOp::Sub => $warp.$two($step, |a, b| (a as $u).wrapping_sub(b as $u) as $store),
+            IntOp::AddSat => $warp.$two($step, |a, b| (a as $s).saturating_add(b as $s) as $u as $store),
+            IntOp::SubSat => $warp.$two($step, |a, b| (a as $s).saturating_sub(b as $s) as $u as $store),
+            IntOp::Mul => $warp.$two($step, |a, b| (a as $u).wrapping_mul(b as $u) as $store),
+            IntOp::MulHiS => $warp.$two($step, |a, b| {
                 ((a as $s as $ws).wrapping_mul(b as $s as $ws) >> <$u>::BITS) as $u as $store
             }),
-            IntOp::MulHiU => $warp.$two($inst, $mask, |a, b| {
+            IntOp::MulHiU => $warp.$two($step, |a, b| {
                 ((a as $u as $wu).wrapping_mul(b as $u as $wu) >> <$u>::BITS) as $u as $store
             }),
-            IntOp::DivS => $warp.$two($inst, $mask, |a, b| match b as $s {
+            IntOp::DivS => $warp.$two($step, |a, b| match b as $s {
                 0 => <$u>::MAX as $store,
                 b => (a as $s).wrapping_div(b) as $u as $store,
             }),
             IntOp::DivU => {
-                $warp.$two($inst, $mask, |a, b| (a as $u).checked_div(b as $u).unwrap_or(<$u>::MAX) as $store)
+                $warp.$two($step, |a, b| (a as $u).checked_div(b as $u).unwrap_or(<$u>::MAX) as $store)
             }
-            IntOp::RemS => $warp.$two($inst, $mask, |a, b| match b as $s {
+            IntOp::RemS => $warp.$two($step, |a, b| match b as $s {
                 0 => a,
                 b => (a as $s).wrapping_rem(b) as $u as $store,
             }),
             IntOp::RemU => {
-                $warp.$two($inst, $mask, |a, b| (a as $u).checked_rem(b as $u).unwrap_or(a as $u) as $store)
+                $warp.$two($step, |a, b| (a as $u).checked_rem(b as $u).unwrap_or(a as $u) as $store)
             }
-            IntOp::MinS => $warp.$two($inst, $mask, |a, b| (a as $s).min(b as $s) as $u as $store),
-            IntOp::MinU => $warp.$two($inst, $mask, |a, b| a.min(b)),
-            IntOp::MaxS => $warp.$two($inst, $mask, |a, b| (a as $s).max(b as $s) as $u as $store),
-            IntOp::MaxU => $warp.$two($inst, $mask, |a, b| a.max(b)),
-            IntOp::And => $warp.$two($inst, $mask, |a, b| a & b),
-            IntOp::Or => $warp.$two($inst, $mask, |a, b| a | b),
-            IntOp::Xor => $warp.$two($inst, $mask, |a, b| a ^ b),
-            IntOp::AbsDiffS => $warp.$two($inst, $mask, |a, b| (a as $s).abs_diff(b as $s) as $store),
-            IntOp::AbsDiffU => $warp.$two($inst, $mask, |a, b| (a as $u).abs_diff(b as $u) as $store),
+            IntOp::MinS => $warp.$two($step, |a, b| (a as $s).min(b as $s) as $u as $store),
+            IntOp::MinU => $warp.$two($step, |a, b| a.min(b)),
+            IntOp::MaxS => $warp.$two($step, |a, b| (a as $s).max(b as $s) as $u as $store),
+            IntOp::MaxU => $warp.$two($step, |a, b| a.max(b)),
+            IntOp::And => $warp.$two($step, |a, b| a & b),
+            IntOp::Or => $warp.$two($step, |a, b| a | b),
+            IntOp::Xor => $warp.$two($step, |a, b| a ^ b),
+            IntOp::AbsDiffS => $warp.$two($step, |a, b| (a as $s).abs_diff(b as $s) as $store),
+            IntOp::AbsDiffU => $warp.$two($step, |a, b| (a as $u).abs_diff(b as $u) as $store),
             // Shifts have an amount of 32 bits, and are done elsewhere.
             IntOp::Shl | IntOp::ShrS | IntOp::ShrU => {}
         }
@@ -52,124 +48,113 @@ macro_rules! binary {
 
 impl Warp {
     #[inline(always)]
-    pub(super) fn int(&mut self, op: IntOp, width: Width, inst: &Inst, mask: u32) {
+    pub(super) fn int(&mut self, op: IntOp, width: Width, step: Step<'_>) {
         match (op, width) {
-            (IntOp::Shl | IntOp::ShrS | IntOp::ShrU, _) => self.shift(op, width, inst, mask),
-            (_, Width::W32) => binary!(self.two, inst, mask, op, u32, i32, u64, i64, u32),
-            (_, Width::W64) => self.int_64(op, inst, mask),
-            (_, Width::W16) => self.int_16(op, inst, mask),
+            (IntOp::Shl | IntOp::ShrS | IntOp::ShrU, _) => self.shift(op, width, step),
+            (_, Width::W32) => binary!(self.two, step, op, u32, i32, u64, i64, u32),
+            (_, Width::W64) => self.int_64(op, step),
+            (_, Width::W16) => self.int_16(op, step),
         }
     }
 
-    fn int_64(&mut self, op: IntOp, inst: &Inst, mask: u32) {
-        binary!(self.two_long, inst, mask, op, u64, i64, u128, i128, u64);
+    fn int_64(&mut self, op: IntOp, step: Step<'_>) {
+        binary!(self.two_long, step, op, u64, i64, u128, i128, u64);
     }
 
-    fn int_16(&mut self, op: IntOp, inst: &Inst, mask: u32) {
-        binary!(self.two, inst, mask, op, u16, i16, u32, i32, u32);
+    fn int_16(&mut self, op: IntOp, step: Step<'_>) {
+        binary!(self.two, step, op, u16, i16, u32, i32, u32);
     }
 
-    fn shift(&mut self, op: IntOp, width: Width, inst: &Inst, mask: u32) {
+    fn shift(&mut self, op: IntOp, width: Width, step: Step<'_>) {
         match (op, width) {
-            (IntOp::Shl, Width::W16) => self.two(inst, mask, |a, b| a.checked_shl(b).unwrap_or(0) & 0xffff),
-            (IntOp::Shl, Width::W32) => self.two(inst, mask, |a, b| if b > 31 { 0 } else { a << (b & 31) }),
+            (IntOp::Shl, Width::W16) => self.two(step, |a, b| a.checked_shl(b).unwrap_or(0) & 0xffff),
+            (IntOp::Shl, Width::W32) => self.two(step, |a, b| if b > 31 { 0 } else { a << (b & 31) }),
             (IntOp::Shl, Width::W64) => {
-                self.long_by_short(inst, mask, |a, b| if b > 63 { 0 } else { a << (b & 63) });
+                self.long_by_short(step, |a, b| if b > 63 { 0 } else { a << (b & 63) });
             }
             (IntOp::ShrU, Width::W64) => {
-                self.long_by_short(inst, mask, |a, b| if b > 63 { 0 } else { a >> (b & 63) });
+                self.long_by_short(step, |a, b| if b > 63 { 0 } else { a >> (b & 63) });
             }
-            (IntOp::ShrU, _) => self.two(inst, mask, |a, b| if b > 31 { 0 } else { a >> (b & 31) }),
+            (IntOp::ShrU, _) => self.two(step, |a, b| if b > 31 { 0 } else { a >> (b & 31) }),
             (_, Width::W16) => {
-                self.two(inst, mask, |a, b| u32::from(((a as i16) >> b.min(15)) as u16));
+                self.two(step, |a, b| u32::from(((a as i16) >> b.min(15)) as u16));
             }
-            (_, Width::W32) => self.two(inst, mask, |a, b| ((a as i32) >> b.min(31)) as u32),
-            (_, Width::W64) => self.long_by_short(inst, mask, |a, b| ((a as i64) >> b.min(63)) as u64),
+            (_, Width::W32) => self.two(step, |a, b| ((a as i32) >> b.min(31)) as u32),
+            (_, Width::W64) => self.long_by_short(step, |a, b| ((a as i64) >> b.min(63)) as u64),
         }
     }
 
-    pub(super) fn int_unary(&mut self, op: IntUnary, width: Width, inst: &Inst, mask: u32) {
+    pub(super) fn int_unary(&mut self, op: IntUnary, width: Width, step: Step<'_>) {
         match (op, width) {
-            (IntUnary::Not, Width::W16) => self.one(inst, mask, |a| !a & 0xffff),
-            (IntUnary::Not, Width::W32) => self.one(inst, mask, |a| !a),
-            (IntUnary::Not, Width::W64) => self.one_long(inst, mask, |a| !a),
-            (IntUnary::Cnot, Width::W64) => self.one_long(inst, mask, |a| u64::from(a == 0)),
-            (IntUnary::Cnot, _) => self.one(inst, mask, |a| u32::from(a == 0)),
-            (IntUnary::Neg, Width::W16) => self.one(inst, mask, |a| a.wrapping_neg() & 0xffff),
-            (IntUnary::Neg, Width::W32) => self.one(inst, mask, |a| a.wrapping_neg()),
-            (IntUnary::Neg, Width::W64) => self.one_long(inst, mask, |a| a.wrapping_neg()),
-            (IntUnary::Abs, Width::W16) => {
-                self.one(inst, mask, |a| u32::from((a as i16).wrapping_abs() as u16))
-            }
-            (IntUnary::Abs, Width::W32) => self.one(inst, mask, |a| (a as i32).wrapping_abs() as u32),
-            (IntUnary::Abs, Width::W64) => self.one_long(inst, mask, |a| (a as i64).wrapping_abs() as u64),
-            (IntUnary::Brev, Width::W64) => self.one_long(inst, mask, u64::reverse_bits),
-            (IntUnary::Brev, _) => self.one(inst, mask, u32::reverse_bits),
+            (IntUnary::Not, Width::W16) => self.one(step, |a| !a & 0xffff),
+            (IntUnary::Not, Width::W32) => self.one(step, |a| !a),
+            (IntUnary::Not, Width::W64) => self.one_long(step, |a| !a),
+            (IntUnary::Cnot, Width::W64) => self.one_long(step, |a| u64::from(a == 0)),
+            (IntUnary::Cnot, _) => self.one(step, |a| u32::from(a == 0)),
+            (IntUnary::Neg, Width::W16) => self.one(step, |a| a.wrapping_neg() & 0xffff),
+            (IntUnary::Neg, Width::W32) => self.one(step, |a| a.wrapping_neg()),
+            (IntUnary::Neg, Width::W64) => self.one_long(step, |a| a.wrapping_neg()),
+            (IntUnary::Abs, Width::W16) => self.one(step, |a| u32::from((a as i16).wrapping_abs() as u16)),
+            (IntUnary::Abs, Width::W32) => self.one(step, |a| (a as i32).wrapping_abs() as u32),
+            (IntUnary::Abs, Width::W64) => self.one_long(step, |a| (a as i64).wrapping_abs() as u64),
+            (IntUnary::Brev, Width::W64) => self.one_long(step, u64::reverse_bits),
+            (IntUnary::Brev, _) => self.one(step, u32::reverse_bits),
         }
     }
 
-    pub(super) fn bit_count(&mut self, count: BitCount, width: Width, inst: &Inst, mask: u32) {
+    pub(super) fn bit_count(&mut self, count: BitCount, width: Width, step: Step<'_>) {
         // The highest bit that differs from the sign, or u32::MAX; or the shift that moves it to the top.
-        let find = |value: u64, bits: u32, shift: bool| match value {
-            0 => u32::MAX,
-            _ => {
-                if shift {
-                    value.leading_zeros() + bits - 64
-                } else {
-                    63 - value.leading_zeros()
-                }
+        let find = |value: i64, signed: bool, shift: bool| {
+            let value = if signed { (value ^ (value >> 63)) as u64 } else { value as u64 };
+            match value {
+                0 => u32::MAX,
+                _ if shift && width == Width::W64 => value.leading_zeros(),
+                _ if shift => value.leading_zeros() - 32,
+                _ => 63 - value.leading_zeros(),
             }
         };
-        let without_sign = |value: i64| (value ^ (value >> 63)) as u64;
+        let extended = |a: u32, signed: bool| if signed { (a as i32).into() } else { a.into() };
         match (count, width) {
-            (BitCount::Popc, Width::W64) => self.narrow(inst, mask, u64::count_ones),
-            (BitCount::Popc, _) => self.one(inst, mask, u32::count_ones),
-            (BitCount::Clz, Width::W64) => self.narrow(inst, mask, u64::leading_zeros),
-            (BitCount::Clz, _) => self.one(inst, mask, u32::leading_zeros),
-            (BitCount::FindU { shift }, Width::W64) => self.narrow(inst, mask, |a| find(a, 64, shift)),
-            (BitCount::FindU { shift }, _) => self.one(inst, mask, |a| find(a.into(), 32, shift)),
-            (BitCount::FindS { shift }, Width::W64) => {
-                self.narrow(inst, mask, |a| find(without_sign(a as i64), 64, shift));
+            (BitCount::Popc, Width::W64) => self.narrow(step, u64::count_ones),
+            (BitCount::Popc, _) => self.one(step, u32::count_ones),
+            (BitCount::Clz, Width::W64) => self.narrow(step, u64::leading_zeros),
+            (BitCount::Clz, _) => self.one(step, u32::leading_zeros),
+            (BitCount::Find { signed, shift }, Width::W64) => {
+                self.narrow(step, |a| find(a as i64, signed, shift));
             }
-            (BitCount::FindS { shift }, _) => {
-                self.one(inst, mask, |a| find(without_sign(i64::from(a as i32)), 32, shift));
+            (BitCount::Find { signed, shift }, _) => {
+                self.one(step, |a| find(extended(a, signed), signed, shift));
             }
         }
     }
 
-    pub(super) fn mul_wide(&mut self, signed: bool, width: Width, inst: &Inst, mask: u32) {
+    pub(super) fn mul_wide(&mut self, signed: bool, width: Width, step: Step<'_>) {
         match (signed, width) {
-            (false, Width::W16) => self.two(inst, mask, |a, b| a.wrapping_mul(b)),
+            (false, Width::W16) => self.two(step, |a, b| a.wrapping_mul(b)),
             (true, Width::W16) => {
-                self.two(inst, mask, |a, b| i32::from(a as i16).wrapping_mul(i32::from(b as i16)) as u32);
+                self.two(step, |a, b| i32::from(a as i16).wrapping_mul(i32::from(b as i16)) as u32);
             }
-            (false, _) => self.widen_two(inst, mask, |a, b| u64::from(a) * u64::from(b)),
-            (true, _) => self
-                .widen_two(inst, mask, |a, b| i64::from(a as i32).wrapping_mul(i64::from(b as i32)) as u64),
+            (false, _) => self.widen_two(step, |a, b| u64::from(a) * u64::from(b)),
+            (true, _) => {
+                self.widen_two(step, |a, b| i64::from(a as i32).wrapping_mul(i64::from(b as i32)) as u64)
+            }
         }
     }
 
     /// Whether `a + b + c` or `a - b - c` leaves the width; `c` and the result are predicates.
-    pub(super) fn carry(&mut self, borrow: bool, width: Width, inst: &Inst, mask: u32) {
-        let c = self.short[inst.c as usize];
-        let mut out = [0; LANES];
+    pub(super) fn carry(&mut self, borrow: bool, width: Width, step: Step<'_>) {
+        let (long, mut out) = (width == Width::W64, [0; LANES]);
+        let limit = if long { u64::MAX } else { u32::MAX.into() };
         for lane in 0..LANES {
-            let (a, b): (u128, u128) = match width {
-                Width::W64 => {
-                    (self.long[inst.a as usize][lane].into(), self.long[inst.b as usize][lane].into())
-                }
-                _ => (self.short[inst.a as usize][lane].into(), self.short[inst.b as usize][lane].into()),
-            };
-            let limit = if width == Width::W64 { u128::from(u64::MAX) } else { u32::MAX.into() };
-            let carry = u128::from(c[lane] & 1);
-            let is_out = if borrow { a < b + carry } else { a + b + carry > limit };
-            out[lane] = u32::from(is_out).wrapping_neg();
+            let [a, b] = [step.inst.a, step.inst.b].map(|it| u128::from(self.get(long, it, lane)));
+            let carry = u128::from(self.short[step.inst.c as usize][lane] & 1);
+            out[lane] = truth(if borrow { a < b + carry } else { a + b + carry > limit.into() });
         }
-        self.set(inst.d, mask, &out);
+        self.set(step.inst.d, step.mask, &out);
     }
 
-    pub(super) fn mul24(&mut self, signed: bool, high: bool, inst: &Inst, mask: u32) {
-        self.two(inst, mask, |a, b| {
+    pub(super) fn mul24(&mut self, signed: bool, high: bool, step: Step<'_>) {
+        self.two(step, |a, b| {
             let extended = |it: u32| match signed {
                 true => i64::from((it << 8) as i32 >> 8),
                 false => i64::from(it & 0xff_ffff),
@@ -179,17 +164,17 @@ impl Warp {
         });
     }
 
-    pub(super) fn narrow_bits(&mut self, bits: u8, signed: bool, to: u8, inst: &Inst, mask: u32) {
+    pub(super) fn narrow_bits(&mut self, bits: u8, signed: bool, to: u8, step: Step<'_>) {
         let shift = 32 - u32::from(bits);
         let kept = if to >= 32 { u32::MAX } else { (1 << to) - 1 };
         match signed {
-            true => self.one(inst, mask, |a| ((a << shift) as i32 >> shift) as u32 & kept),
-            false => self.one(inst, mask, |a| (a << shift) >> shift & kept),
+            true => self.one(step, |a| ((a << shift) as i32 >> shift) as u32 & kept),
+            false => self.one(step, |a| (a << shift) >> shift & kept),
         }
     }
 
-    pub(super) fn pack(&mut self, bits: u8, count: u8, inst: &Inst, mask: u32, lists: &[u32]) {
-        let list = &lists[inst.imm as usize..][..usize::from(count)];
+    pub(super) fn pack(&mut self, bits: u8, count: u8, step: Step<'_>) {
+        let list = step.list(usize::from(count));
         let mut out = [0_u64; LANES];
         for (index, reg) in list.iter().enumerate() {
             let source = &self.short[*reg as usize];
@@ -197,39 +182,25 @@ impl Warp {
                 out[lane] |= u64::from(source[lane]) << (index as u32 * u32::from(bits));
             }
         }
-        if bits * count == 64 {
-            self.set_long(inst.d, mask, &out);
-        } else {
-            self.set(inst.d, mask, &out.map(|it| it as u32));
-        }
+        self.put(bits * count == 64, step.inst.d, step.mask, &out);
     }
 
-    pub(super) fn unpack(&mut self, bits: u8, count: u8, inst: &Inst, mask: u32, lists: &[u32]) {
-        let list = &lists[inst.imm as usize..][..usize::from(count)];
-        let source = match bits * count {
-            64 => self.long[inst.a as usize],
-            _ => self.short[inst.a as usize].map(u64::from),
-        };
+    pub(super) fn unpack(&mut self, bits: u8, count: u8, step: Step<'_>) {
+        let long = bits * count == 64;
         let kept = if bits == 32 { u32::MAX } else { (1 << bits) - 1 };
-        for (index, reg) in list.iter().enumerate() {
+        let source: Long = std::array::from_fn(|lane| self.get(long, step.inst.a, lane));
+        for (index, reg) in step.list(count.into()).iter().enumerate() {
             let shift = index as u32 * u32::from(bits);
-            let mut out = [0; LANES];
-            for lane in 0..LANES {
-                out[lane] = (source[lane] >> shift) as u32 & kept;
-            }
-            self.set(*reg, mask, &out);
+            self.set(*reg, step.mask, &source.map(|it| (it >> shift) as u32 & kept));
         }
     }
 
-    pub(super) fn bfe(&mut self, signed: bool, long: bool, inst: &Inst, mask: u32) {
-        let (b, c) = (self.short[inst.b as usize], self.short[inst.c as usize]);
+    pub(super) fn bfe(&mut self, signed: bool, long: bool, step: Step<'_>) {
+        let (b, c) = (self.short[step.inst.b as usize], self.short[step.inst.c as usize]);
         let bits = if long { 64 } else { 32 };
         let mut out = [0; LANES];
         for lane in 0..LANES {
-            let a = match (long, signed) {
-                (true, _) => i128::from(self.long[inst.a as usize][lane]),
-                (false, _) => i128::from(self.short[inst.a as usize][lane]),
-            };
+            let a = i128::from(self.get(long, step.inst.a, lane));
             let (start, length) = (b[lane] & 0xff, c[lane] & 0xff);
             // Bits beyond the value are copies of its sign; the field's own sign is its last bit that is
             // within the value.
@@ -240,21 +211,15 @@ impl Warp {
             let low = if kept >= 64 { u64::MAX } else { (1 << kept) - 1 };
             out[lane] = (field & low) | if is_negative { !low } else { 0 };
         }
-        match long {
-            true => self.set_long(inst.d, mask, &out),
-            false => self.set(inst.d, mask, &out.map(|it| it as u32)),
-        }
+        self.put(long, step.inst.d, step.mask, &out);
     }
 
-    pub(super) fn bfi(&mut self, long: bool, inst: &Inst, mask: u32, lists: &[u32]) {
-        let (start, length) = (self.short[inst.c as usize], self.short[lists[inst.imm as usize] as usize]);
+    pub(super) fn bfi(&mut self, long: bool, step: Step<'_>) {
+        let (start, length) = (self.short[step.inst.c as usize], self.short[step.list(1)[0] as usize]);
         let bits = if long { 64 } else { 32 };
         let mut out = [0; LANES];
         for lane in 0..LANES {
-            let (a, b) = match long {
-                true => (self.long[inst.a as usize][lane], self.long[inst.b as usize][lane]),
-                false => (self.short[inst.a as usize][lane].into(), self.short[inst.b as usize][lane].into()),
-            };
+            let [a, b] = [step.inst.a, step.inst.b].map(|it| self.get(long, it, lane));
             let (start, length) = (start[lane] & 0xff, length[lane] & 0xff);
             let length = length.min(64);
             let field = if length == 64 { u64::MAX } else { (1 << length) - 1 };
@@ -262,14 +227,11 @@ impl Warp {
             let placed = if start < bits { a << start } else { 0 };
             out[lane] = (placed & field) | (b & !field);
         }
-        match long {
-            true => self.set_long(inst.d, mask, &out),
-            false => self.set(inst.d, mask, &out.map(|it| it as u32)),
-        }
+        self.put(long, step.inst.d, step.mask, &out);
     }
 
-    pub(super) fn bmsk(&mut self, clamp: bool, inst: &Inst, mask: u32) {
-        self.two(inst, mask, |a, b| {
+    pub(super) fn bmsk(&mut self, clamp: bool, step: Step<'_>) {
+        self.two(step, |a, b| {
             let (a, b) = if clamp { (a.min(32), b.min(32)) } else { (a & 31, b & 31) };
             let ones = (1_u64 << b) - 1;
             (ones << a) as u32

@@ -1,4 +1,5 @@
 use super::super::op::{Inst, Reg};
+use crate::engine::Site;
 
 /// Lanes of a warp.
 pub(super) const LANES: usize = 32;
@@ -15,6 +16,33 @@ const BITS: Short = {
     }
     bits
 };
+
+/// An instruction, the lanes that execute it, and the lists of its program.
+#[derive(Clone, Copy)]
+pub(super) struct Step<'s> {
+    pub inst: &'s Inst,
+    pub mask: u32,
+    pub lists: &'s [u32],
+}
+
+impl<'s> Step<'s> {
+    /// The list of the instruction.
+    pub(super) fn list(&self, count: usize) -> &'s [u32] {
+        &self.lists[self.inst.imm as usize..][..count]
+    }
+
+    /// A lane's access.
+    #[inline(always)]
+    pub(super) fn site(&self, lane: usize) -> Site {
+        Site { at: self.inst.at, lane: lane as u32 }
+    }
+}
+
+/// A predicate.
+#[inline(always)]
+pub(super) fn truth(is: bool) -> u32 {
+    u32::from(is).wrapping_neg()
+}
 
 /// The registers of a warp.
 pub(crate) struct Warp {
@@ -49,38 +77,51 @@ impl Warp {
 
     #[inline(always)]
     pub(super) fn set(&mut self, d: Reg, mask: u32, value: &Short) {
-        let target = &mut self.short[d as usize];
-        if mask == u32::MAX {
-            *target = *value;
-        } else {
-            for lane in 0..LANES {
-                target[lane] = if mask & BITS[lane] != 0 { value[lane] } else { target[lane] };
-            }
-        }
+        store(&mut self.short[d as usize], mask, value);
     }
 
     #[inline(always)]
     pub(super) fn set_long(&mut self, d: Reg, mask: u32, value: &Long) {
-        let target = &mut self.long[d as usize];
-        if mask == u32::MAX {
-            *target = *value;
-        } else {
-            for lane in 0..LANES {
-                target[lane] = if mask & BITS[lane] != 0 { value[lane] } else { target[lane] };
-            }
+        store(&mut self.long[d as usize], mask, value);
+    }
+
+    /// A lane of a register of either bank.
+    #[inline(always)]
+    pub(super) fn get(&self, long: bool, reg: Reg, lane: usize) -> u64 {
+        if long { self.long[reg as usize][lane] } else { self.short[reg as usize][lane].into() }
+    }
+
+    /// Sets a register of either bank.
+    #[inline(always)]
+    pub(super) fn put(&mut self, long: bool, d: Reg, mask: u32, value: &Long) {
+        match long {
+            true => self.set_long(d, mask, value),
+            false => self.set(d, mask, &value.map(|it| it as u32)),
         }
     }
 
     #[inline(always)]
-    pub(super) fn select_long(&mut self, inst: &Inst, mask: u32) {
-        let (a, b) = (&self.long[inst.a as usize], &self.long[inst.b as usize]);
-        let c = &self.short[inst.c as usize];
+    pub(super) fn select_long(&mut self, step: Step<'_>) {
+        let (a, b) = (&self.long[step.inst.a as usize], &self.long[step.inst.b as usize]);
+        let c = &self.short[step.inst.c as usize];
         let mut out = [0; LANES];
         for lane in 0..LANES {
             let chosen = c[lane] as i32 as i64 as u64;
             out[lane] = (a[lane] & chosen) | (b[lane] & !chosen);
         }
-        self.set_long(inst.d, mask, &out);
+        self.set_long(step.inst.d, step.mask, &out);
+    }
+}
+
+/// Sets the lanes of a mask.
+#[inline(always)]
+fn store<T: Copy>(target: &mut [T; LANES], mask: u32, value: &[T; LANES]) {
+    if mask == u32::MAX {
+        *target = *value;
+    } else {
+        for lane in 0..LANES {
+            target[lane] = if mask & BITS[lane] != 0 { value[lane] } else { target[lane] };
+        }
     }
 }
 
@@ -90,13 +131,13 @@ macro_rules! mapped {
     ($($name:ident($($source:ident: $bank:ident $kind:ty),+) -> $result:ty, $set:ident;)+) => {
         impl Warp {$(
             #[inline(always)]
-            pub(super) fn $name(&mut self, inst: &Inst, mask: u32, f: impl Fn($($kind),+) -> $result) {
-                $(let $source = &self.$bank[inst.$source as usize];)+
+            pub(super) fn $name(&mut self, step: Step<'_>, f: impl Fn($($kind),+) -> $result) {
+                $(let $source = &self.$bank[step.inst.$source as usize];)+
                 let mut out = [0; LANES];
                 for lane in 0..LANES {
                     out[lane] = f($($source[lane]),+);
                 }
-                self.$set(inst.d, mask, &out);
+                self.$set(step.inst.d, step.mask, &out);
             }
         )+}
     };

@@ -8,11 +8,11 @@
 //! Products are exact or rounded to `f32`, and summed in `f32` in the order of `k`; the sum is then added to
 //! the accumulator. Hardware sums in another order, which the vendor does not document.
 
-use super::super::op::{Inst, Matrix, Place};
+use super::super::op::{Matrix, Place};
 use super::super::types::Type;
-use super::lanes::{LANES, Warp};
-use crate::engine::{BlockMemory, Site};
-use crate::numbers::{NAN, NAN_16, from_bf16, from_f16, to_f16};
+use super::lanes::{LANES, Step, Warp};
+use crate::engine::BlockMemory;
+use crate::numbers::{NAN_16, canonical, from_bf16, from_f16, to_f16};
 
 /// Rows of A and columns of A or rows of B, at most.
 const M: usize = 16;
@@ -28,9 +28,9 @@ struct Fragments<'a> {
 }
 
 impl Warp {
-    pub(super) fn mma(&mut self, matrix: &Matrix, inst: &Inst, lists: &[u32]) {
+    pub(super) fn mma(&mut self, matrix: &Matrix, step: Step<'_>) {
         let [d, a, b, c] = matrix.registers().map(|it| it.1);
-        let list = &lists[inst.imm as usize..][..d + a + b + c];
+        let list = step.list(d + a + b + c);
         let (d, rest) = list.split_at(d);
         let (a, rest) = rest.split_at(a);
         let (b, c) = rest.split_at(b);
@@ -82,7 +82,6 @@ impl Warp {
                 }
             }
         }
-        let canonical = |value: f32| if value.is_nan() { NAN } else { value.to_bits() };
         // C may be in the registers of D, in another order.
         let c: Vec<_> = fragments.c.iter().map(|it| self.short[*it as usize]).collect();
         for (index, reg) in fragments.d.iter().enumerate() {
@@ -153,28 +152,21 @@ impl Warp {
         &mut self,
         count: u8,
         transposed: bool,
-        inst: &Inst,
-        lists: &[u32],
+        step: Step<'_>,
         memory: &mut BlockMemory<'_>,
     ) {
-        let list = &lists[inst.imm as usize..][..2 + usize::from(count)];
-        for (index, reg) in list[2..].iter().enumerate() {
+        for (index, reg) in step.list(2 + usize::from(count))[2..].iter().enumerate() {
             let mut rows = [[0; 16]; 8];
             for (row, bytes) in rows.iter_mut().enumerate() {
                 let lane = 8 * index + row;
-                let site = Site { at: inst.at, lane: lane as u32 };
-                *bytes = memory.load::<16>(Place::Shared, self.row_address(inst, list, lane), site);
+                *bytes = memory.load::<16>(Place::Shared, self.row_address(step, lane), step.site(lane));
             }
             self.short[*reg as usize] = std::array::from_fn(|lane| {
-                let element = |index: usize| {
-                    let (row, column) = if transposed {
-                        (2 * (lane % 4) + index, lane / 4)
-                    } else {
-                        (lane / 4, 2 * (lane % 4) + index)
-                    };
+                let half = |element: usize| {
+                    let (row, column) = place_of(lane, element, transposed);
                     u32::from(u16::from_le_bytes([rows[row][2 * column], rows[row][2 * column + 1]]))
                 };
-                element(0) | element(1) << 16
+                half(0) | half(1) << 16
             });
         }
     }
@@ -183,49 +175,45 @@ impl Warp {
         &mut self,
         count: u8,
         transposed: bool,
-        inst: &Inst,
-        lists: &[u32],
+        step: Step<'_>,
         memory: &mut BlockMemory<'_>,
     ) {
-        let list = &lists[inst.imm as usize..][..2 + usize::from(count)];
-        for (index, reg) in list[2..].iter().enumerate() {
+        for (index, reg) in step.list(2 + usize::from(count))[2..].iter().enumerate() {
             let mut rows = [[0; 16]; 8];
             for (lane, value) in self.short[*reg as usize].iter().enumerate() {
                 for element in 0..2 {
-                    let (row, column) = if transposed {
-                        (2 * (lane % 4) + element, lane / 4)
-                    } else {
-                        (lane / 4, 2 * (lane % 4) + element)
-                    };
+                    let (row, column) = place_of(lane, element, transposed);
                     let half = (value >> (16 * element)) as u16;
                     rows[row][2 * column..][..2].copy_from_slice(&half.to_le_bytes());
                 }
             }
             for (row, bytes) in rows.into_iter().enumerate() {
                 let lane = 8 * index + row;
-                let site = Site { at: inst.at, lane: lane as u32 };
-                memory.store(Place::Shared, self.row_address(inst, list, lane), bytes, site);
+                memory.store(Place::Shared, self.row_address(step, lane), bytes, step.site(lane));
             }
         }
     }
 
-    fn row_address(&self, inst: &Inst, list: &[u32], lane: usize) -> u64 {
-        let base = match list[1] {
-            0 => self.long[inst.a as usize][lane],
-            _ => self.short[inst.a as usize][lane].into(),
-        };
-        base.wrapping_add(list[0] as i32 as u64)
+    fn row_address(&self, step: Step<'_>, lane: usize) -> u64 {
+        let [offset, is_short] = [0, 1].map(|it| step.list(2)[it]);
+        self.get(is_short == 0, step.inst.a, lane).wrapping_add(offset as i32 as u64)
     }
 
     /// The transpose of a matrix of 8 by 8 elements of 16 bits.
-    pub(super) fn move_matrix(&mut self, inst: &Inst) {
-        let source = self.short[inst.a as usize];
-        self.short[inst.d as usize] = std::array::from_fn(|lane| {
-            let element = |index: usize| {
-                let (row, column) = (2 * (lane % 4) + index, lane / 4);
+    pub(super) fn move_matrix(&mut self, step: Step<'_>) {
+        let source = self.short[step.inst.a as usize];
+        self.short[step.inst.d as usize] = std::array::from_fn(|lane| {
+            let half = |element: usize| {
+                let (row, column) = place_of(lane, element, true);
                 source[4 * row + column / 2] >> (16 * (column % 2)) & 0xffff
             };
-            element(0) | element(1) << 16
+            half(0) | half(1) << 16
         });
     }
+}
+
+/// The row and the column of an element of a lane's register, in a matrix of 8 by 8.
+fn place_of(lane: usize, element: usize, transposed: bool) -> (usize, usize) {
+    let (major, minor) = (lane / 4, 2 * (lane % 4) + element);
+    if transposed { (minor, major) } else { (major, minor) }
 }

@@ -1,6 +1,6 @@
-use super::super::op::{Access, Atomic, AtomicFn, Inst, Place};
+use super::super::op::{Access, Atomic, AtomicFn, Place};
 use super::super::types::Type;
-use super::lanes::{LANES, Long, Warp, lanes_of};
+use super::lanes::{LANES, Long, Step, Warp, lanes_of, truth};
 use crate::engine::{BlockMemory, LOCAL_WINDOW, SHARED_WINDOW, Site, WINDOW_BYTES};
 use crate::numbers::{from_bf16, from_f16, to_bf16, to_f16};
 
@@ -29,135 +29,99 @@ impl Warp {
     /// The address of each lane.
     #[inline(always)]
     fn addresses(&self, base: u32, is_short: bool, offset: i64) -> Long {
-        let mut out = [0; LANES];
-        if is_short {
-            let base = &self.short[base as usize];
-            for lane in 0..LANES {
-                out[lane] = u64::from(base[lane]).wrapping_add(offset as u64);
-            }
-        } else {
-            let base = &self.long[base as usize];
-            for lane in 0..LANES {
-                out[lane] = base[lane].wrapping_add(offset as u64);
-            }
+        match is_short {
+            true => self.short[base as usize].map(|it| u64::from(it).wrapping_add(offset as u64)),
+            false => self.long[base as usize].map(|it| it.wrapping_add(offset as u64)),
         }
-        out
     }
 
     #[inline(always)]
-    pub(super) fn load(
-        &mut self,
-        access: &Access,
-        inst: &Inst,
-        mask: u32,
-        lists: &[u32],
-        memory: &mut BlockMemory<'_>,
-    ) {
-        by_size!(access, self.load_elements(access, inst, mask, lists, memory));
+    pub(super) fn load(&mut self, access: &Access, step: Step<'_>, memory: &mut BlockMemory<'_>) {
+        by_size!(access, self.load_elements(access, step, memory));
     }
 
     /// Loads `N` bytes for each lane, which are elements of `B` bytes.
     fn load_elements<const B: usize, const N: usize>(
         &mut self,
         access: &Access,
-        inst: &Inst,
-        mask: u32,
-        lists: &[u32],
+        step: Step<'_>,
         memory: &mut BlockMemory<'_>,
     ) {
-        let addresses = &self.addresses(inst.a, access.short_address, inst.imm);
+        let addresses = &self.addresses(step.inst.a, access.short_address, step.inst.imm);
         let is_uniform = addresses.iter().all(|it| *it == addresses[0]);
         if is_uniform && let Some(bytes) = memory.peek::<N>(access.place, addresses[0]) {
             for element in 0..N / B {
-                let reg = if N == B { inst.d } else { lists[inst.c as usize + element] };
+                let reg = if N == B { step.inst.d } else { step.lists[step.inst.c as usize + element] };
                 let value = extended::<B, N>(access, &bytes, element);
-                match access.long {
-                    true => self.set_long(reg, mask, &[value; LANES]),
-                    false => self.set(reg, mask, &[value as u32; LANES]),
-                }
+                self.put(access.long, reg, step.mask, &[value; LANES]);
             }
             return;
         }
         let mut all = [[0; N]; LANES];
-        let is_done = mask == u32::MAX
+        let is_done = step.mask == u32::MAX
             && (memory.load_row(access.place, addresses, &mut all)
                 || memory.gather(access.place, addresses, &mut all));
         if !is_done {
-            for lane in lanes_of(mask) {
-                let site = Site { at: inst.at, lane: lane as u32 };
-                all[lane] = memory.load::<N>(access.place, addresses[lane], site);
+            for lane in lanes_of(step.mask) {
+                all[lane] = memory.load::<N>(access.place, addresses[lane], step.site(lane));
             }
         }
         for element in 0..N / B {
-            let reg = if N == B { inst.d } else { lists[inst.c as usize + element] };
+            let reg = if N == B { step.inst.d } else { step.lists[step.inst.c as usize + element] };
             match access.long {
-                true => self.set_long(reg, mask, &all.map(|it| extended::<B, N>(access, &it, element))),
+                true => self.set_long(reg, step.mask, &all.map(|it| extended::<B, N>(access, &it, element))),
                 // A signed byte in a register of 16 bits is narrowed by the next instruction.
-                false if B == 4 => self.set(reg, mask, &all.map(|it| word(&it, element))),
-                false => self.set(reg, mask, &all.map(|it| extended::<B, N>(access, &it, element) as u32)),
+                false if B == 4 => self.set(reg, step.mask, &all.map(|it| word(&it, element))),
+                false => {
+                    self.set(reg, step.mask, &all.map(|it| extended::<B, N>(access, &it, element) as u32))
+                }
             }
         }
     }
 
     #[inline(always)]
-    pub(super) fn store(
-        &mut self,
-        access: &Access,
-        inst: &Inst,
-        mask: u32,
-        lists: &[u32],
-        memory: &mut BlockMemory<'_>,
-    ) {
-        by_size!(access, self.store_elements(access, inst, mask, lists, memory));
+    pub(super) fn store(&mut self, access: &Access, step: Step<'_>, memory: &mut BlockMemory<'_>) {
+        by_size!(access, self.store_elements(access, step, memory));
     }
 
     fn store_elements<const B: usize, const N: usize>(
         &mut self,
         access: &Access,
-        inst: &Inst,
-        mask: u32,
-        lists: &[u32],
+        step: Step<'_>,
         memory: &mut BlockMemory<'_>,
     ) {
-        let addresses = &self.addresses(inst.a, access.short_address, inst.imm);
+        let addresses = &self.addresses(step.inst.a, access.short_address, step.inst.imm);
         let mut all = [[0; N]; LANES];
         for element in 0..N / B {
-            let reg = if N == B { inst.b } else { lists[inst.c as usize + element] } as usize;
+            let reg = if N == B { step.inst.b } else { step.lists[step.inst.c as usize + element] };
             for lane in 0..LANES {
-                let value = if access.long { self.long[reg][lane] } else { self.short[reg][lane].into() };
+                let value = self.get(access.long, reg, lane);
                 all[lane][element * B..][..B].copy_from_slice(&value.to_le_bytes()[..B]);
             }
         }
-        if mask == u32::MAX && memory.store_row(access.place, addresses, &all) {
+        if step.mask == u32::MAX && memory.store_row(access.place, addresses, &all) {
             return;
         }
-        for lane in lanes_of(mask) {
-            let site = Site { at: inst.at, lane: lane as u32 };
-            memory.store(access.place, addresses[lane], all[lane], site);
+        for lane in lanes_of(step.mask) {
+            memory.store(access.place, addresses[lane], all[lane], step.site(lane));
         }
     }
 
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "the modifiers of an instruction, and what all of them take"
-    )]
     pub(super) fn copy_async(
         &mut self,
         bytes: u8,
         is_short: bool,
         sized: bool,
-        inst: &Inst,
-        mask: u32,
-        lists: &[u32],
+        step: Step<'_>,
         memory: &mut BlockMemory<'_>,
     ) {
-        let list = &lists[inst.imm as usize..][..4];
+        let list = step.list(4);
         let offset = |low: usize| (u64::from(list[low]) | u64::from(list[low + 1]) << 32) as i64;
         let (from, to) =
-            (self.addresses(inst.b, false, offset(0)), self.addresses(inst.a, is_short, offset(2)));
-        for lane in lanes_of(mask) {
-            let site = Site { at: inst.at, lane: lane as u32 };
-            let size = if sized { self.short[inst.c as usize][lane] as usize } else { 16 };
+            (self.addresses(step.inst.b, false, offset(0)), self.addresses(step.inst.a, is_short, offset(2)));
+        for lane in lanes_of(step.mask) {
+            let site = step.site(lane);
+            let size = if sized { self.short[step.inst.c as usize][lane] as usize } else { 16 };
             match bytes {
                 4 => copy_sized::<4>(from[lane], to[lane], size, site, memory),
                 8 => copy_sized::<8>(from[lane], to[lane], size, site, memory),
@@ -166,63 +130,49 @@ impl Warp {
         }
     }
 
-    pub(super) fn atomic(&mut self, atomic: &Atomic, inst: &Inst, mask: u32, memory: &mut BlockMemory<'_>) {
-        let addresses = self.addresses(inst.a, atomic.short_address, inst.imm);
+    pub(super) fn atomic(&mut self, atomic: &Atomic, step: Step<'_>, memory: &mut BlockMemory<'_>) {
+        let addresses = self.addresses(step.inst.a, atomic.short_address, step.inst.imm);
         let long = atomic.kind.bits() == 64;
-        for lane in lanes_of(mask) {
-            let site = Site { at: inst.at, lane: lane as u32 };
-            let operand = |reg: u32| match long {
-                true => self.long[reg as usize][lane],
-                false => self.short[reg as usize][lane].into(),
-            };
-            let (b, c) = (operand(inst.b), operand(inst.c));
+        for lane in lanes_of(step.mask) {
+            let sources = [step.inst.b, step.inst.c].map(|it| self.get(long, it, lane));
+            let (address, site) = (addresses[lane], step.site(lane));
             let before = match atomic.kind.bits() {
-                64 => u64::from_le_bytes(memory.update(atomic.place, addresses[lane], site, |it| {
-                    updated(atomic, u64::from_le_bytes(it), b, c).to_le_bytes()
-                })),
-                16 => {
-                    u64::from(u16::from_le_bytes(memory.update(atomic.place, addresses[lane], site, |it| {
-                        (updated(atomic, u16::from_le_bytes(it).into(), b, c) as u16).to_le_bytes()
-                    })))
-                }
-                _ => {
-                    u64::from(u32::from_le_bytes(memory.update(atomic.place, addresses[lane], site, |it| {
-                        (updated(atomic, u32::from_le_bytes(it).into(), b, c) as u32).to_le_bytes()
-                    })))
-                }
+                64 => update::<8>(atomic, address, sources, site, memory),
+                16 => update::<2>(atomic, address, sources, site, memory),
+                _ => update::<4>(atomic, address, sources, site, memory),
             };
             if atomic.returns {
-                match long {
-                    true => self.long[inst.d as usize][lane] = before,
-                    false => self.short[inst.d as usize][lane] = before as u32,
-                }
+                self.put(long, step.inst.d, 1 << lane, &[before; LANES]);
             }
         }
     }
 
-    pub(super) fn is_space(&mut self, place: Place, inst: &Inst, mask: u32) {
+    pub(super) fn is_space(&mut self, place: Place, step: Step<'_>) {
         let window = |address: u64| address & !(WINDOW_BYTES - 1);
-        self.narrow(inst, mask, |a| {
+        self.narrow(step, |a| {
             let is_there = match place {
                 Place::Shared => window(a) == SHARED_WINDOW,
                 Place::Local => window(a) == LOCAL_WINDOW,
-                Place::Argument | Place::Const => false,
+                Place::Param | Place::Const => false,
                 _ => !matches!(window(a), SHARED_WINDOW | LOCAL_WINDOW),
             };
-            u32::from(is_there).wrapping_neg()
+            truth(is_there)
         });
     }
 
-    pub(super) fn space_to_generic(&mut self, place: Place, inst: &Inst, mask: u32) {
+    pub(super) fn space_to_generic(&mut self, place: Place, step: Step<'_>) {
         let window = window_of(place);
-        self.one_long(inst, mask, |a| if a < WINDOW_BYTES { a + window } else { a });
+        self.one_long(step, |a| if a < WINDOW_BYTES { a + window } else { a });
     }
 
-    pub(super) fn generic_to_space(&mut self, place: Place, inst: &Inst, mask: u32) {
+    pub(super) fn generic_to_space(&mut self, place: Place, step: Step<'_>) {
         let window = window_of(place);
-        self.one_long(inst, mask, |a| {
-            if window != 0 && a & !(WINDOW_BYTES - 1) == window { a - window } else { a }
-        });
+        self.one_long(
+            step,
+            |a| {
+                if window != 0 && a & !(WINDOW_BYTES - 1) == window { a - window } else { a }
+            },
+        );
     }
 }
 
@@ -245,7 +195,7 @@ fn window_of(place: Place) -> u64 {
     match place {
         Place::Shared => SHARED_WINDOW,
         Place::Local => LOCAL_WINDOW,
-        Place::Argument => crate::engine::ARGUMENT_WINDOW,
+        Place::Param => crate::engine::ARGUMENT_WINDOW,
         _ => 0,
     }
 }
@@ -261,6 +211,21 @@ fn copy_sized<const N: usize>(from: u64, to: u64, size: usize, site: Site, memor
         }
     }
     memory.store(Place::Shared, to, bytes, site);
+}
+
+/// Updates `N` bytes of memory, and returns the former ones.
+fn update<const N: usize>(
+    atomic: &Atomic,
+    address: u64,
+    [b, c]: [u64; 2],
+    site: Site,
+    memory: &mut BlockMemory<'_>,
+) -> u64 {
+    let wide = |bytes: [u8; N]| bytes.iter().rev().fold(0, |all, it| all << 8 | u64::from(*it));
+    wide(memory.update(atomic.place, address, site, |it| {
+        let after = updated(atomic, wide(it), b, c).to_le_bytes();
+        std::array::from_fn(|byte| after[byte])
+    }))
 }
 
 /// The bits that an atomic operation makes of `a`.
@@ -280,48 +245,22 @@ fn updated(atomic: &Atomic, a: u64, b: u64, c: u64) -> u64 {
             }
             _ => a.wrapping_add(b),
         },
-        AtomicFn::Min if atomic.kind.is_signed() => {
-            if signed(a) <= signed(b) {
-                a
-            } else {
-                b
-            }
-        }
-        AtomicFn::Max if atomic.kind.is_signed() => {
-            if signed(a) >= signed(b) {
-                a
-            } else {
-                b
-            }
-        }
+        AtomicFn::Min if atomic.kind.is_signed() => chosen(signed(a) <= signed(b), a, b),
+        AtomicFn::Max if atomic.kind.is_signed() => chosen(signed(a) >= signed(b), a, b),
         AtomicFn::Min => a.min(b),
         AtomicFn::Max => a.max(b),
-        AtomicFn::Inc => {
-            if a >= b {
-                0
-            } else {
-                a + 1
-            }
-        }
-        AtomicFn::Dec => {
-            if a == 0 || a > b {
-                b
-            } else {
-                a - 1
-            }
-        }
+        AtomicFn::Inc => chosen(a >= b, 0, a.wrapping_add(1)),
+        AtomicFn::Dec => chosen(a == 0 || a > b, b, a.wrapping_sub(1)),
         AtomicFn::And => a & b,
         AtomicFn::Or => a | b,
         AtomicFn::Xor => a ^ b,
         AtomicFn::Exch => b,
-        AtomicFn::Cas => {
-            if a == b {
-                c
-            } else {
-                a
-            }
-        }
+        AtomicFn::Cas => chosen(a == b, c, a),
     }
+}
+
+fn chosen(is_first: bool, first: u64, second: u64) -> u64 {
+    if is_first { first } else { second }
 }
 
 fn add_halves(a: u32, b: u32, is_f16: bool) -> u32 {

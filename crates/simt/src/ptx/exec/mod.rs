@@ -13,12 +13,12 @@ mod matrix;
 mod memory;
 mod warp;
 
-use super::op::{Inst, Op};
+use super::op::Op;
 use super::program::{Program, Special};
-use crate::engine::{BarrierUse, BlockMemory, Event, Group, InstructionSet, Site, WarpPlace};
+use crate::engine::{BarrierUse, BlockMemory, Event, Group, InstructionSet, WarpPlace};
 use crate::fault::Cause;
 pub(crate) use lanes::Warp;
-use lanes::{LANES, Short, mask_of};
+use lanes::{LANES, Short, Step, mask_of};
 
 impl InstructionSet for Program {
     const LANES: u32 = LANES as u32;
@@ -85,7 +85,7 @@ impl InstructionSet for Program {
                 }
                 continue;
             }
-            if let Some(event) = self.execute(inst, mask, warp, group, memory) {
+            if let Some(event) = warp.execute(Step { inst, mask, lists: &self.lists }, group, memory) {
                 return event;
             }
         }
@@ -115,18 +115,19 @@ impl InstructionSet for Program {
 
 impl Program {
     /// The value of a special register in each lane of a warp.
-    fn special(&self, special: Special, place: &WarpPlace) -> Short {
+    fn special(&self, (special, dimension): (Special, usize), place: &WarpPlace) -> Short {
         let [x, y, _] = place.block_size;
         let lanes = |f: &dyn Fn(u32) -> u32| std::array::from_fn(|lane| f(lane as u32));
         let thread = |lane: u32| place.index * LANES as u32 + lane;
         let all = |value: u32| [value; LANES];
         match special {
-            Special::Thread(0) => lanes(&|lane| thread(lane) % x),
-            Special::Thread(1) => lanes(&|lane| thread(lane) / x % y),
-            Special::Thread(_) => lanes(&|lane| thread(lane) / x / y),
-            Special::Threads(dimension) => all(place.block_size[usize::from(dimension)]),
-            Special::Block(dimension) => all(place.block[usize::from(dimension)]),
-            Special::Blocks(dimension) => all(place.grid[usize::from(dimension)]),
+            Special::Thread => lanes(&|lane| {
+                let thread = thread(lane);
+                [thread % x, thread / x % y, thread / x / y][dimension]
+            }),
+            Special::Threads => all(place.block_size[dimension]),
+            Special::Block => all(place.block[dimension]),
+            Special::Blocks => all(place.grid[dimension]),
             Special::Lane => lanes(&|lane| lane),
             Special::Warp => all(place.index),
             Special::Warps => all(place.block_size.iter().product::<u32>().div_ceil(LANES as u32)),
@@ -139,180 +140,164 @@ impl Program {
             Special::TotalShared => all(self.shared_bytes + place.dynamic_shared_bytes),
         }
     }
+}
 
+impl Warp {
     /// Executes an instruction for some lanes. Its place is that of the group; the result is the reason to
     /// stop, if it is one.
     #[inline(always)]
-    fn execute(
-        &self,
-        inst: &Inst,
-        mask: u32,
-        warp: &mut Warp,
-        group: &mut Group,
-        memory: &mut BlockMemory<'_>,
-    ) -> Option<Event> {
-        match inst.op {
-            Op::Fma32 => warp.fma32(inst, mask),
-            Op::Add32 => warp.floats(inst, mask, |a, b| a + b),
-            Op::Sub32 => warp.floats(inst, mask, |a, b| a - b),
-            Op::Mul32 => warp.floats(inst, mask, |a, b| a * b),
-            Op::Mov => warp.one(inst, mask, |a| a),
-            Op::MovLong => warp.one_long(inst, mask, |a| a),
-            Op::Int(op, width) => warp.int(op, width, inst, mask),
-            Op::Cmp(cmp, kind, ftz) => warp.compare(cmp, kind, ftz, inst, mask),
-            Op::Select => warp.three(inst, mask, |a, b, c| (a & c) | (b & !c)),
-            Op::SelectLong => warp.select_long(inst, mask),
-            Op::Extend => warp.widen(inst, mask, |a| a.into()),
-            Op::ExtendSigned => warp.widen(inst, mask, |a| a as i32 as i64 as u64),
-            Op::Truncate => warp.narrow(inst, mask, |a| a as u32),
-            Op::Float(float) => warp.float(float, inst, mask),
-            Op::Convert(convert) => warp.convert(&convert, inst, mask),
-            Op::Load(access) => warp.load(&access, inst, mask, &self.lists, memory),
-            Op::Store(access) => warp.store(&access, inst, mask, &self.lists, memory),
-            _ => return self.execute_rarer(inst, mask, warp, group, memory),
+    fn execute(&mut self, step: Step<'_>, group: &mut Group, memory: &mut BlockMemory<'_>) -> Option<Event> {
+        match step.inst.op {
+            Op::Fma32 => self.fma32(step),
+            Op::Add32 => self.floats(step, |a, b| a + b),
+            Op::Sub32 => self.floats(step, |a, b| a - b),
+            Op::Mul32 => self.floats(step, |a, b| a * b),
+            Op::Mov => self.one(step, |a| a),
+            Op::MovLong => self.one_long(step, |a| a),
+            Op::Int(op, width) => self.int(op, width, step),
+            Op::Cmp(cmp, kind, ftz) => self.compare(cmp, kind, ftz, step),
+            Op::Select => self.three(step, |a, b, c| (a & c) | (b & !c)),
+            Op::SelectLong => self.select_long(step),
+            Op::Extend => self.widen(step, |a| a.into()),
+            Op::ExtendSigned => self.widen(step, |a| a as i32 as i64 as u64),
+            Op::Truncate => self.narrow(step, |a| a as u32),
+            Op::Float(float) => self.float(float, step),
+            Op::Convert(convert) => self.convert(&convert, step),
+            Op::Load(access) => self.load(&access, step, memory),
+            Op::Store(access) => self.store(&access, step, memory),
+            _ => return self.execute_rarer(step, group, memory),
         }
         None
     }
 
     fn execute_rarer(
-        &self,
-        inst: &Inst,
-        mask: u32,
-        warp: &mut Warp,
+        &mut self,
+        step: Step<'_>,
         group: &mut Group,
         memory: &mut BlockMemory<'_>,
     ) -> Option<Event> {
-        let lists = &self.lists;
-        match inst.op {
-            Op::IntUnary(op, width) => warp.int_unary(op, width, inst, mask),
-            Op::BitCount(count, width) => warp.bit_count(count, width, inst, mask),
-            Op::MulWide { signed, width } => warp.mul_wide(signed, width, inst, mask),
-            Op::Carry { borrow, width } => warp.carry(borrow, width, inst, mask),
-            Op::Mul24 { signed, high } => warp.mul24(signed, high, inst, mask),
-            Op::Copysign { long } => warp.copysign(long, inst, mask),
-            Op::Testp { long, test } => warp.testp(long, test, inst, mask),
-            Op::Narrow { bits, signed, to } => warp.narrow_bits(bits, signed, to, inst, mask),
-            Op::Pack { bits, count } => warp.pack(bits, count, inst, mask, lists),
-            Op::Unpack { bits, count } => warp.unpack(bits, count, inst, mask, lists),
-            Op::Bfe { signed, long } => warp.bfe(signed, long, inst, mask),
-            Op::Bfi { long } => warp.bfi(long, inst, mask, lists),
-            Op::Bmsk { clamp } => warp.bmsk(clamp, inst, mask),
-            Op::Prmt(mode) => warp.three(inst, mask, |a, b, c| integer::prmt(mode, a, b, c)),
-            Op::Shf { left, wrap } => warp.three(inst, mask, |a, b, c| integer::shf(left, wrap, a, b, c)),
-            Op::Lop3 => warp.three(inst, mask, |a, b, c| integer::lop3(inst.imm as u32, a, b, c)),
-            Op::Dp4a { a, b } => warp.three(inst, mask, |x, y, z| integer::dp4a(a, b, x, y, z)),
-            Op::Dp2a { a, b, high } => warp.three(inst, mask, |x, y, z| integer::dp2a(a, b, high, x, y, z)),
-            Op::Fns => warp.three(inst, mask, integer::fns),
+        match step.inst.op {
+            Op::IntUnary(op, width) => self.int_unary(op, width, step),
+            Op::BitCount(count, width) => self.bit_count(count, width, step),
+            Op::MulWide { signed, width } => self.mul_wide(signed, width, step),
+            Op::Carry { borrow, width } => self.carry(borrow, width, step),
+            Op::Mul24 { signed, high } => self.mul24(signed, high, step),
+            Op::Copysign { long } => self.copysign(long, step),
+            Op::Testp { long, test } => self.testp(long, test, step),
+            Op::Narrow { bits, signed, to } => self.narrow_bits(bits, signed, to, step),
+            Op::Pack { bits, count } => self.pack(bits, count, step),
+            Op::Unpack { bits, count } => self.unpack(bits, count, step),
+            Op::Bfe { signed, long } => self.bfe(signed, long, step),
+            Op::Bfi { long } => self.bfi(long, step),
+            Op::Bmsk { clamp } => self.bmsk(clamp, step),
+            Op::Prmt(mode) => self.three(step, |a, b, c| integer::prmt(mode, a, b, c)),
+            Op::Shf { left, wrap } => self.three(step, |a, b, c| integer::shf(left, wrap, a, b, c)),
+            Op::Lop3 => self.three(step, |a, b, c| integer::lop3(step.inst.imm as u32, a, b, c)),
+            Op::Dp4a { a, b } => self.three(step, |x, y, z| integer::dp4a(a, b, x, y, z)),
+            Op::Dp2a { a, b, high } => self.three(step, |x, y, z| integer::dp2a(a, b, high, x, y, z)),
+            Op::Fns => self.three(step, integer::fns),
             Op::CopyAsync { bytes, short_address, sized } => {
-                warp.copy_async(bytes, short_address, sized, inst, mask, lists, memory);
+                self.copy_async(bytes, short_address, sized, step, memory);
             }
-            Op::Atomic(atomic) => warp.atomic(&atomic, inst, mask, memory),
-            Op::IsSpace(place) => warp.is_space(place, inst, mask),
-            Op::ToGeneric(place) => warp.space_to_generic(place, inst, mask),
-            Op::FromGeneric(place) => warp.generic_to_space(place, inst, mask),
-            Op::ActiveMask => warp.set(inst.d, mask, &[mask; LANES]),
-            Op::Clock => warp.set(inst.d, mask, &[memory.instructions as u32; LANES]),
-            Op::ClockLong => warp.set_long(inst.d, mask, &[memory.instructions; LANES]),
+            Op::Atomic(atomic) => self.atomic(&atomic, step, memory),
+            Op::IsSpace(place) => self.is_space(place, step),
+            Op::ToGeneric(place) => self.space_to_generic(place, step),
+            Op::FromGeneric(place) => self.generic_to_space(place, step),
+            Op::ActiveMask => self.set(step.inst.d, step.mask, &[step.mask; LANES]),
+            Op::Clock => self.set(step.inst.d, step.mask, &[memory.instructions as u32; LANES]),
+            Op::ClockLong => self.set_long(step.inst.d, step.mask, &[memory.instructions; LANES]),
             Op::Nothing => {}
-            _ => return self.execute_together(inst, mask, warp, group, memory),
+            _ => return self.execute_together(step, group, memory),
         }
         None
     }
 
     /// Instructions of several lanes together, and control flow.
     fn execute_together(
-        &self,
-        inst: &Inst,
-        mask: u32,
-        warp: &mut Warp,
+        &mut self,
+        step: Step<'_>,
         group: &mut Group,
         memory: &mut BlockMemory<'_>,
     ) -> Option<Event> {
-        let wide = u64::from(mask);
-        let site = Site { at: inst.at, lane: mask.trailing_zeros() };
-        let live = group.live as u32;
+        let Step { inst, mask, .. } = step;
+        let (wide, first) = (u64::from(mask), mask.trailing_zeros() as usize);
         let members = match inst.op {
             Op::Shuffle(_)
             | Op::Vote(_)
             | Op::MatchAny { .. }
             | Op::MatchAll { .. }
             | Op::Redux(_)
-            | Op::SyncWarp => {
-                let reg = self.lists[inst.imm as usize];
-                Some(warp.short[reg as usize][site.lane as usize])
-            }
+            | Op::SyncWarp => Some(self.short[step.list(1)[0] as usize][first]),
             Op::Mma(_) | Op::LoadMatrix { .. } | Op::StoreMatrix { .. } | Op::MoveMatrix => Some(u32::MAX),
             _ => None,
         };
         if let Some(members) = members {
-            if members & live & !mask != 0 {
+            if members & group.live as u32 & !mask != 0 {
                 return Some(Event::Lanes { mask: wide });
             }
             memory.end_step();
         }
-        let next = group.pc + 1;
         match inst.op {
-            Op::Shuffle(mode) => warp.shuffle(mode, inst, mask, &self.lists),
-            Op::Vote(vote) => warp.vote(vote, inst, mask),
-            Op::MatchAny { long } => warp.match_any(long, inst, mask),
-            Op::MatchAll { long } => warp.match_all(long, inst, mask),
-            Op::Redux(reduce) => warp.redux(reduce, inst, mask),
+            Op::Shuffle(mode) => self.shuffle(mode, step),
+            Op::Vote(vote) => self.vote(vote, step),
+            Op::MatchAny { long } => self.match_any(long, step),
+            Op::MatchAll { long } => self.match_all(long, step),
+            Op::Redux(reduce) => self.redux(reduce, step),
             Op::SyncWarp => {}
-            Op::Mma(matrix) => warp.mma(&matrix, inst, &self.lists),
+            Op::Mma(matrix) => self.mma(&matrix, step),
             Op::LoadMatrix { count, transposed } => {
-                warp.load_matrix(count, transposed, inst, &self.lists, memory);
+                self.load_matrix(count, transposed, step, memory);
             }
             Op::StoreMatrix { count, transposed } => {
-                warp.store_matrix(count, transposed, inst, &self.lists, memory);
+                self.store_matrix(count, transposed, step, memory);
             }
-            Op::MoveMatrix => warp.move_matrix(inst),
+            Op::MoveMatrix => self.move_matrix(step),
+            _ => return self.control(step, group),
+        }
+        None
+    }
+
+    /// Control flow, and barriers of the block.
+    fn control(&mut self, step: Step<'_>, group: &mut Group) -> Option<Event> {
+        let Step { inst, mask, .. } = step;
+        let (wide, first) = (u64::from(mask), mask.trailing_zeros() as usize);
+        let event = match inst.op {
             Op::Barrier(kind) => {
-                let lane = site.lane as usize;
-                let id = warp.short[inst.a as usize][lane];
-                let threads = (inst.imm != 0).then(|| warp.short[inst.b as usize][lane]);
+                let id = self.short[inst.a as usize][first];
+                let threads = (inst.imm != 0).then(|| self.short[inst.b as usize][first]);
                 let is_multiple = threads.is_none_or(|it| it != 0 && it.is_multiple_of(LANES as u32));
                 if id >= 16 || !is_multiple {
                     let what =
                         format!("barrier {id} for {threads:?} threads: at most 15, and a multiple of 32");
                     return Some(Event::Fault(Cause::Invalid(what)));
                 }
-                let predicate = mask_of(&warp.short[inst.c as usize]).into();
-                group.pc = next;
-                return Some(Event::Barrier {
-                    mask: wide,
-                    barrier: BarrierUse { id, threads, kind, predicate },
-                });
+                let predicate = mask_of(&self.short[inst.c as usize]).into();
+                let barrier = BarrierUse { id, threads, kind, predicate };
+                Event::Barrier { mask: wide, barrier }
             }
             Op::BranchIndexed => {
                 // Lanes with another index execute it again.
-                let indices = &warp.short[inst.a as usize];
-                let index = indices[site.lane as usize];
+                let indices = &self.short[inst.a as usize];
+                let index = indices[first];
                 if index >= inst.d {
                     let what = format!("brx.idx by {index} of a list of {} targets", inst.d);
                     return Some(Event::Fault(Cause::Invalid(what)));
                 }
                 let same = (0..LANES).filter(|it| indices[*it] == index).fold(0, |all, it| all | 1 << it);
-                let target = self.lists[inst.imm as usize + index as usize];
-                if mask & !same == 0 {
-                    group.pc = next;
+                let target = step.lists[inst.imm as usize + index as usize];
+                let event = Event::Branch { mask: (mask & same).into(), target };
+                if mask & !same != 0 {
+                    return Some(event);
                 }
-                return Some(Event::Branch { mask: (mask & same).into(), target });
+                event
             }
-            Op::Call => {
-                group.pc = next;
-                return Some(Event::Call { mask: wide, target: inst.imm as u32 });
-            }
-            Op::Return => {
-                group.pc = next;
-                return Some(Event::Return { mask: wide });
-            }
-            Op::Exit => {
-                group.pc = next;
-                return Some(Event::Exit { mask: wide });
-            }
+            Op::Call => Event::Call { mask: wide, target: inst.imm as u32 },
+            Op::Return => Event::Return { mask: wide },
+            Op::Exit => Event::Exit { mask: wide },
             Op::Trap => return Some(Event::Fault(Cause::Trap)),
-            _ => {}
-        }
-        None
+            _ => return None,
+        };
+        group.pc += 1;
+        Some(event)
     }
 }

@@ -1,11 +1,10 @@
-use super::super::op::{Inst, Reduce, Shuffle, Vote};
-use super::lanes::{LANES, Warp, lanes_of, mask_of};
+use super::super::op::{IntOp, Shuffle, Vote};
+use super::lanes::{LANES, Step, Warp, lanes_of, mask_of, truth};
 
 impl Warp {
     /// "shfl.sync" has the formulas.
-    pub(super) fn shuffle(&mut self, mode: Shuffle, inst: &Inst, mask: u32, lists: &[u32]) {
-        let (a, b, c) =
-            (self.short[inst.a as usize], self.short[inst.b as usize], self.short[inst.c as usize]);
+    pub(super) fn shuffle(&mut self, mode: Shuffle, step: Step<'_>) {
+        let [a, b, c] = [step.inst.a, step.inst.b, step.inst.c].map(|it| self.short[it as usize]);
         let (mut values, mut are_valid) = ([0; LANES], [0; LANES]);
         for lane in 0..LANES as u32 {
             let at = lane as usize;
@@ -20,58 +19,54 @@ impl Warp {
             };
             let source = if is_valid { source } else { lane };
             values[at] = a[(source & 31) as usize];
-            are_valid[at] = u32::from(is_valid).wrapping_neg();
+            are_valid[at] = truth(is_valid);
         }
-        self.set(inst.d, mask, &values);
-        self.set(lists[inst.imm as usize + 1], mask, &are_valid);
+        self.set(step.inst.d, step.mask, &values);
+        self.set(step.list(2)[1], step.mask, &are_valid);
     }
 
-    pub(super) fn vote(&mut self, vote: Vote, inst: &Inst, mask: u32) {
-        let yes = mask_of(&self.short[inst.a as usize]) & mask;
-        let is = |it: bool| u32::from(it).wrapping_neg();
+    pub(super) fn vote(&mut self, vote: Vote, step: Step<'_>) {
+        let yes = mask_of(&self.short[step.inst.a as usize]) & step.mask;
         let value = match vote {
-            Vote::All => is(yes == mask),
-            Vote::Any => is(yes != 0),
-            Vote::Uni => is(yes == mask || yes == 0),
+            Vote::All => truth(yes == step.mask),
+            Vote::Any => truth(yes != 0),
+            Vote::Uni => truth(yes == step.mask || yes == 0),
             Vote::Ballot => yes,
         };
-        self.set(inst.d, mask, &[value; LANES]);
+        self.set(step.inst.d, step.mask, &[value; LANES]);
     }
 
-    fn value(&self, long: bool, inst: &Inst, lane: usize) -> u64 {
-        if long { self.long[inst.a as usize][lane] } else { self.short[inst.a as usize][lane].into() }
-    }
-
-    pub(super) fn match_any(&mut self, long: bool, inst: &Inst, mask: u32) {
+    pub(super) fn match_any(&mut self, long: bool, step: Step<'_>) {
         let mut out = [0; LANES];
-        for lane in lanes_of(mask) {
-            let own = self.value(long, inst, lane);
-            let same = lanes_of(mask).filter(|it| self.value(long, inst, *it) == own);
+        for lane in lanes_of(step.mask) {
+            let value = |lane: usize| self.get(long, step.inst.a, lane);
+            let same = lanes_of(step.mask).filter(|it| value(*it) == value(lane));
             out[lane] = same.fold(0, |all, it| all | 1 << it);
         }
-        self.set(inst.d, mask, &out);
+        self.set(step.inst.d, step.mask, &out);
     }
 
-    pub(super) fn match_all(&mut self, long: bool, inst: &Inst, mask: u32) {
-        let first = self.value(long, inst, mask.trailing_zeros() as usize % LANES);
-        let is_same = lanes_of(mask).all(|it| self.value(long, inst, it) == first);
-        self.set(inst.d, mask, &[if is_same { mask } else { 0 }; LANES]);
-        self.set(inst.b, mask, &[u32::from(is_same).wrapping_neg(); LANES]);
+    pub(super) fn match_all(&mut self, long: bool, step: Step<'_>) {
+        let value = |lane: usize| self.get(long, step.inst.a, lane);
+        let first = value(step.mask.trailing_zeros() as usize % LANES);
+        let is_same = lanes_of(step.mask).all(|it| value(it) == first);
+        self.set(step.inst.d, step.mask, &[if is_same { step.mask } else { 0 }; LANES]);
+        self.set(step.inst.b, step.mask, &[truth(is_same); LANES]);
     }
 
-    pub(super) fn redux(&mut self, reduce: Reduce, inst: &Inst, mask: u32) {
-        let values = self.short[inst.a as usize];
-        let of = |f: fn(u32, u32) -> u32| lanes_of(mask).map(|it| values[it]).reduce(f).unwrap_or(0);
-        let value = match reduce {
-            Reduce::Add => of(u32::wrapping_add),
-            Reduce::MinS => of(|a, b| (a as i32).min(b as i32) as u32),
-            Reduce::MaxS => of(|a, b| (a as i32).max(b as i32) as u32),
-            Reduce::MinU => of(u32::min),
-            Reduce::MaxU => of(u32::max),
-            Reduce::And => of(|a, b| a & b),
-            Reduce::Or => of(|a, b| a | b),
-            Reduce::Xor => of(|a, b| a ^ b),
+    pub(super) fn redux(&mut self, reduce: IntOp, step: Step<'_>) {
+        let f: fn(u32, u32) -> u32 = match reduce {
+            IntOp::MinS => |a, b| (a as i32).min(b as i32) as u32,
+            IntOp::MaxS => |a, b| (a as i32).max(b as i32) as u32,
+            IntOp::MinU => u32::min,
+            IntOp::MaxU => u32::max,
+            IntOp::And => |a, b| a & b,
+            IntOp::Or => |a, b| a | b,
+            IntOp::Xor => |a, b| a ^ b,
+            _ => u32::wrapping_add,
         };
-        self.set(inst.d, mask, &[value; LANES]);
+        let values = self.short[step.inst.a as usize];
+        let value = lanes_of(step.mask).map(|it| values[it]).reduce(f).unwrap_or(0);
+        self.set(step.inst.d, step.mask, &[value; LANES]);
     }
 }

@@ -37,26 +37,31 @@ impl<'a, 'b> Lowering<'a, 'b> {
             "vote" => self.vote(form),
             "match" => self.match_sync(form),
             "redux" => self.redux(form),
-            "activemask" => self.active_mask(form),
+            "activemask" => {
+                self.kind_of(form, "b32")?;
+                self.plain(form, Op::ActiveMask, [Type::B32])
+            }
             "bar" | "barrier" => self.barrier(form),
             "mma" => self.mma(form),
             "ldmatrix" | "stmatrix" | "movmatrix" => self.move_matrix(form),
             "bra" => self.branch(form),
             "brx" => self.branch_indexed(form),
             "call" => self.call(form),
-            "ret" | "exit" => {
-                self.expect(form, 0)?;
-                form.takes("uni");
-                self.emit(if form.opcode == "ret" { Op::Return } else { Op::Exit }, [0; 4], 0);
-                Ok(())
-            }
-            "trap" | "brkpt" => {
-                self.expect(form, 0)?;
-                self.emit(if form.opcode == "trap" { Op::Trap } else { Op::Nothing }, [0; 4], 0);
-                Ok(())
-            }
+            "ret" => self.end(form, Op::Return),
+            "exit" => self.end(form, Op::Exit),
+            "trap" => self.end(form, Op::Trap),
+            "brkpt" => self.end(form, Op::Nothing),
             _ => Err(self.unsupported("a known instruction", format!("'{opcode}'"))),
         }
+    }
+
+    /// An instruction without operands.
+    fn end(&mut self, form: &mut Form<'a, '_>, op: Op) -> Lowered<()> {
+        self.expect(form, 0)?;
+        if matches!(op, Op::Return | Op::Exit) {
+            form.takes("uni");
+        }
+        self.emit(op, [], 0)
     }
 
     fn branch(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
@@ -66,8 +71,7 @@ impl<'a, 'b> Lowering<'a, 'b> {
             return Err(self.corrupt("a label", "another operand"));
         };
         self.jump(JumpPlace::Instruction(self.program.code.len()), label);
-        self.emit(Op::Branch, [0; 4], 0);
-        Ok(())
+        self.emit(Op::Branch, [], 0)
     }
 
     fn branch_indexed(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
@@ -86,8 +90,7 @@ impl<'a, 'b> Lowering<'a, 'b> {
         for (entry, label) in labels.iter().enumerate() {
             self.jump(JumpPlace::List(start as usize + entry), label);
         }
-        self.emit(Op::BranchIndexed, [labels.len() as u32, index, 0, 0], start);
-        Ok(())
+        self.emit(Op::BranchIndexed, [labels.len() as u32, index], start)
     }
 
     fn jump(&mut self, place: JumpPlace, label: &'a str) {
@@ -128,8 +131,7 @@ impl<'a, 'b> Lowering<'a, 'b> {
             );
         }
         if name == "__assertfail" {
-            self.emit(Op::Trap, [0; 4], 0);
-            return Ok(());
+            return self.emit(Op::Trap, [], 0);
         }
         let callee = self.callee(name)?;
         if callee.parameters.len() != arguments.len() || callee.returns.len() != returns.len() {
@@ -143,7 +145,7 @@ impl<'a, 'b> Lowering<'a, 'b> {
         self.edges.entry(self.function.name).or_default().insert(name);
         self.calls.push((self.program.code.len(), name));
         self.queue.push(name);
-        self.emit(Op::Call, [0; 4], 0);
+        self.emit(Op::Call, [], 0)?;
         for (formal, result) in callee.returns.iter().zip(returns) {
             self.pass(*formal, result, false)?;
         }
@@ -160,8 +162,7 @@ impl<'a, 'b> Lowering<'a, 'b> {
                 } else {
                     (self.destination(operand, kind)?, reg)
                 };
-                self.emit(mov, [to, from, 0, 0], 0);
-                Ok(())
+                self.emit(mov, [to, from], 0)
             }
             Formal::Memory { offset, bytes, align } => {
                 let named = match operand {
@@ -174,10 +175,8 @@ impl<'a, 'b> Lowering<'a, 'b> {
                 let other = self.address_of(named, Bank::Long)?;
                 let own = self.constant(Bank::Long, offset.into())?;
                 let (to, from) = if is_argument { (own, other) } else { (other, own) };
-                let place = match named.space {
-                    super::super::ast::Space::Param if is_argument => Place::Argument,
-                    _ => Place::Local,
-                };
+                let is_own = named.space == Place::Param && is_argument;
+                let place = if is_own { Place::Param } else { Place::Local };
                 self.copy(to, from, bytes, align, place)
             }
         }
@@ -192,17 +191,12 @@ impl<'a, 'b> Lowering<'a, 'b> {
             while size > bytes - offset {
                 size /= 2;
             }
-            let access = Access {
-                place,
-                bytes: size as u8,
-                signed: false,
-                count: 1,
-                long: true,
-                short_address: false,
+            let access = |place| {
+                let bytes = size as u8;
+                Access { place, bytes, signed: false, count: 1, long: true, short_address: false }
             };
-            self.emit(Op::Load(access), [through, from, 0, 0], offset.into());
-            let access = Access { place: Place::Local, ..access };
-            self.emit(Op::Store(access), [0, to, through, 0], offset.into());
+            self.emit(Op::Load(access(place)), [through, from], offset.into())?;
+            self.emit(Op::Store(access(Place::Local)), [0, to, through], offset.into())?;
             offset += size;
         }
         Ok(())

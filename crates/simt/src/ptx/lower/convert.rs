@@ -7,7 +7,7 @@ use super::super::op::{Convert, Op, Reg};
 use super::super::types::{Bank, Type};
 use super::form::Form;
 use super::lowering::{Lowered, Lowering};
-use super::memory::{PLACES, SPACES, is_in};
+use super::memory::{SPACES, is_in, place};
 use super::operands::Match;
 use crate::numbers::Rounding;
 
@@ -17,20 +17,14 @@ impl<'a> Lowering<'a, '_> {
         self.expect(form, 2)?;
         match (&form.operands[0], &form.operands[1]) {
             (target, Operand::Vector(elements)) => {
-                let (bits, registers) = self.elements(kind, elements, false)?;
+                let (bits, count, list) = self.elements(kind, elements, false)?;
                 let d = self.destination(target, kind)?;
-                let list = self.list(&registers);
-                let count = elements.len() as u8;
-                self.emit(Op::Pack { bits, count }, [d, 0, 0, 0], list);
-                return Ok(());
+                return self.emit(Op::Pack { bits, count }, [d], list);
             }
             (Operand::Vector(elements), source) => {
                 let a = self.source(source, kind)?;
-                let (bits, registers) = self.elements(kind, elements, true)?;
-                let list = self.list(&registers);
-                let count = elements.len() as u8;
-                self.emit(Op::Unpack { bits, count }, [0, a, 0, 0], list);
-                return Ok(());
+                let (bits, count, list) = self.elements(kind, elements, true)?;
+                return self.emit(Op::Unpack { bits, count }, [0, a], list);
             }
             _ => {}
         }
@@ -39,45 +33,32 @@ impl<'a> Lowering<'a, '_> {
         if let Operand::Name(name) = form.operands[1]
             && self.register(name)?.is_none()
         {
-            if let Some(op) = self.varying(name, kind) {
-                self.emit(op, [d, 0, 0, 0], 0);
-                return Ok(());
+            match (name, kind.bits()) {
+                ("%clock" | "%globaltimer_lo", 32) => return self.emit(Op::Clock, [d], 0),
+                ("%clock64" | "%globaltimer", 64) => return self.emit(Op::ClockLong, [d], 0),
+                _ => {}
             }
-            if let Some(named) = self.named(name)?.filter(|_| kind.bits() >= 32 && !kind.is_float()) {
-                let a = self.address_of(named, kind.bank())?;
-                self.emit(mov, [d, a, 0, 0], 0);
-                return Ok(());
-            }
+            let named = self.named(name)?.filter(|_| kind.bits() >= 32 && !kind.is_float());
+            let a = match (named, fixed(name).filter(|_| kind.bits() >= 32)) {
+                (Some(named), _) => self.address_of(named, kind.bank())?,
+                (None, Some(value)) => self.constant(kind.bank(), value)?,
+                (None, None) => self.source(&form.operands[1], kind)?,
+            };
+            return self.emit(mov, [d, a], 0);
         }
-        let a = match form.operands[1] {
-            Operand::Name(name) if kind.bits() >= 32 && fixed(name).is_some() => {
-                self.constant(kind.bank(), fixed(name).unwrap_or(0))?
-            }
-            _ => self.source(&form.operands[1], kind)?,
-        };
-        self.emit(mov, [d, a, 0, 0], 0);
-        Ok(())
+        let a = self.source(&form.operands[1], kind)?;
+        self.emit(mov, [d, a], 0)
     }
 
-    /// The operation that reads a special register whose value changes.
-    fn varying(&self, name: &str, kind: Type) -> Option<Op> {
-        match (name, kind.bits()) {
-            ("%clock" | "%globaltimer_lo", 32) => Some(Op::Clock),
-            ("%clock64" | "%globaltimer", 64) => Some(Op::ClockLong),
-            _ => None,
-        }
-    }
-
-    /// The registers of the elements of a value, and the bits of each. Elements that are not wanted have a
-    /// register that nothing reads.
+    /// The bits and the number of the elements of a value, and the list of their registers. Elements that are
+    /// not wanted have a register that nothing reads.
     fn elements(
         &mut self,
         kind: Type,
         elements: &[Operand<'a>],
         are_written: bool,
-    ) -> Lowered<(u8, Vec<Reg>)> {
-        let count = elements.len() as u32;
-        let element = match (kind.bits(), count) {
+    ) -> Lowered<(u8, u8, i64)> {
+        let element = match (kind.bits(), elements.len()) {
             (32, 2) | (64, 4) => Type::B16,
             (64, 2) => Type::B32,
             _ => {
@@ -94,30 +75,26 @@ impl<'a> Lowering<'a, '_> {
                 false => self.source(operand, element)?,
             });
         }
-        Ok((element.bits() as u8, registers))
+        Ok((element.bits() as u8, elements.len() as u8, self.list(&registers)))
     }
 
     pub(super) fn cvt(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
-        let to_integer = form
-            .one_of("rni rzi rmi rpi", &[Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up]);
+        const MODES: [Rounding; 4] = [Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up];
+        let to_integer = form.one_of("rni rzi rmi rpi").map(|it| MODES[it]);
         let ties_away = to_integer.is_none() && form.takes("rna");
-        let rounding = if to_integer.is_none() && !ties_away { form.rounding() } else { None };
+        let rounding = if to_integer.is_none() && !ties_away { form.word() } else { None };
         let relu = rounding.is_some() && form.takes("relu");
         let (ftz, sat) = (form.takes("ftz"), form.takes("sat"));
         let from_kinds = "u8 u16 u32 u64 s8 s16 s32 s64 f16 bf16 f32 f64";
         let to = self.kind_of(form, &format!("{from_kinds} tf32 f16x2 bf16x2"))?;
         let from = self.kind_of(form, from_kinds)?;
-        let convert = Convert {
-            from,
-            to,
-            rounding: to_integer.or(rounding).unwrap_or(Rounding::Nearest),
-            integer: to_integer.is_some(),
-            ftz,
-            sat,
-            relu,
-            ties_away,
-        };
-        self.check_conversion(&convert, rounding.is_some())?;
+        let integer = to_integer.is_some();
+        let mode = to_integer.or(rounding).unwrap_or(Rounding::Nearest);
+        let convert = Convert { from, to, rounding: mode, integer, ftz, sat, relu, ties_away };
+        if !is_valid(&convert, rounding.is_some()) {
+            let expected = "a rounding mode that the types need, and no other";
+            return Err(self.corrupt(expected, "another conversion"));
+        }
         if matches!(to, Type::F16x2 | Type::Bf16x2) {
             return self.convert_two(convert, form);
         }
@@ -130,38 +107,11 @@ impl<'a> Lowering<'a, '_> {
         }
         let a = self.low_part(a, given, from)?;
         if wanted.bits() == to.bits() {
-            self.emit(Op::Convert(convert), [d, a, 0, 0], 0);
-            return Ok(());
+            return self.emit(Op::Convert(convert), [d, a], 0);
         }
         let t = self.temporary(to.bank())?;
-        self.emit(Op::Convert(convert), [t, a, 0, 0], 0);
+        self.emit(Op::Convert(convert), [t, a], 0)?;
         self.convert_integer([d, t], to, to, to, wanted)
-    }
-
-    /// Fails if the modifiers do not fit the types.
-    fn check_conversion(&self, it: &Convert, has_rounding: bool) -> Lowered<()> {
-        let (from, to) = (it.from, it.to);
-        let is_narrower = from.is_float()
-            && to.is_float()
-            && (to.bits() < from.bits() || matches!(to, Type::F16x2 | Type::Bf16x2 | Type::Tf32));
-        let between_halves =
-            from != to && from.bits() == 16 && to.bits() == 16 && from.is_float() && to.is_float();
-        let needs_rounding = is_narrower || between_halves || (!from.is_float() && to.is_float());
-        let needs_integer = from.is_float() && !to.is_float();
-        let is_valid = (needs_rounding == (has_rounding || it.ties_away))
-            && (!needs_integer || it.integer)
-            && (!it.integer || (from.is_float() && (!to.is_float() || to == from)))
-            && (!it.ties_away || to == Type::Tf32)
-            && (!it.relu || matches!(to, Type::F16 | Type::Bf16 | Type::F16x2 | Type::Bf16x2 | Type::Tf32))
-            && (to != Type::Tf32 || from == Type::F32)
-            && (!matches!(to, Type::F16x2 | Type::Bf16x2) || from == Type::F32)
-            && (!it.ftz || from == Type::F32 || to == Type::F32);
-        match is_valid {
-            true => Ok(()),
-            false => {
-                Err(self.corrupt("a rounding mode that the types need, and no other", "another conversion"))
-            }
-        }
     }
 
     /// The part of a wider register that has a type.
@@ -170,7 +120,7 @@ impl<'a> Lowering<'a, '_> {
             return Ok(a);
         }
         let t = self.temporary(Bank::Short)?;
-        self.emit(Op::Truncate, [t, a, 0, 0], 0);
+        self.emit(Op::Truncate, [t, a], 0)?;
         Ok(t)
     }
 
@@ -183,11 +133,10 @@ impl<'a> Lowering<'a, '_> {
         for (half, operand) in halves.iter_mut().zip([&form.operands[2], &form.operands[1]]) {
             let source = self.source(operand, Type::F32)?;
             *half = self.temporary(Bank::Short)?;
-            self.emit(Op::Convert(Convert { to, ..convert }), [*half, source, 0, 0], 0);
+            self.emit(Op::Convert(Convert { to, ..convert }), [*half, source], 0)?;
         }
         let list = self.list(&halves);
-        self.emit(Op::Pack { bits: 16, count: 2 }, [d, 0, 0, 0], list);
-        Ok(())
+        self.emit(Op::Pack { bits: 16, count: 2 }, [d], list)
     }
 
     /// From an integer in a register of type `given` to one of type `wanted`.
@@ -203,40 +152,32 @@ impl<'a> Lowering<'a, '_> {
         // A wider value takes the sign of its source, a narrower one that of its result.
         let signed = if from.bits() < to.bits() { from.is_signed() } else { to.is_signed() };
         if given.bank() == Bank::Long && wanted.bank() == Bank::Long && bits == 64 {
-            self.emit(Op::MovLong, [d, a, 0, 0], 0);
-            return Ok(());
+            return self.emit(Op::MovLong, [d, a], 0);
         }
-        let short = self.low_part(a, given, if bits == 64 { Type::U32 } else { from.min_32() })?;
-        if wanted.bank() == Bank::Long {
-            let extended = if bits < 32 {
-                let t = self.temporary(Bank::Short)?;
-                self.emit(Op::Narrow { bits: bits as u8, signed, to: 32 }, [t, short, 0, 0], 0);
-                t
-            } else {
-                short
-            };
-            let is_extended = signed && bits <= 32;
-            self.emit(if is_extended { Op::ExtendSigned } else { Op::Extend }, [d, extended, 0, 0], 0);
-        } else if bits >= 32 {
-            self.emit(Op::Mov, [d, short, 0, 0], 0);
-        } else {
-            let narrow = Op::Narrow { bits: bits as u8, signed, to: wanted.bits().min(32) as u8 };
-            self.emit(narrow, [d, short, 0, 0], 0);
+        let mut short = self.low_part(a, given, if bits == 64 { Type::U32 } else { from.min_32() })?;
+        let narrow = |to: u32| Op::Narrow { bits: bits as u8, signed, to: to as u8 };
+        if wanted.bank() == Bank::Short {
+            let op = if bits >= 32 { Op::Mov } else { narrow(wanted.bits().min(32)) };
+            return self.emit(op, [d, short], 0);
         }
-        Ok(())
+        if bits < 32 {
+            let t = self.temporary(Bank::Short)?;
+            self.emit(narrow(32), [t, short], 0)?;
+            short = t;
+        }
+        self.emit(if signed && bits <= 32 { Op::ExtendSigned } else { Op::Extend }, [d, short], 0)
     }
 
     pub(super) fn address_conversion(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
         let to_space = form.opcode == "cvta" && form.takes("to");
-        let place = self.choice(form, SPACES, &PLACES)?;
-        self.expect(form, 2)?;
+        let Some(place) = place(form) else {
+            return Err(self.unsupported(format!("one of '{SPACES}'"), form.shown()));
+        };
         if form.opcode == "isspacep" {
-            let d = self.destination(&form.operands[0], Type::Pred)?;
-            let a = self.source(&form.operands[1], Type::U64)?;
-            self.emit(Op::IsSpace(place), [d, a, 0, 0], 0);
-            return Ok(());
+            return self.plain(form, Op::IsSpace(place), [Type::Pred, Type::U64]);
         }
         self.kind_of(form, "u64")?;
+        self.expect(form, 2)?;
         let d = self.destination(&form.operands[0], Type::U64)?;
         let named = match form.operands[1] {
             Operand::Name(name) if self.register(name)?.is_none() => self.named(name)?,
@@ -246,8 +187,7 @@ impl<'a> Lowering<'a, '_> {
             Some(named) if !to_space && is_in(named.space, place) => self.address_of(named, Bank::Long)?,
             _ => self.source(&form.operands[1], Type::U64)?,
         };
-        self.emit(if to_space { Op::FromGeneric(place) } else { Op::ToGeneric(place) }, [d, a, 0, 0], 0);
-        Ok(())
+        self.emit(if to_space { Op::FromGeneric(place) } else { Op::ToGeneric(place) }, [d, a], 0)
     }
 }
 
@@ -265,4 +205,23 @@ fn fixed(name: &str) -> Option<u64> {
         "%nsmid" => Some(1),
         _ => None,
     }
+}
+
+/// Whether the modifiers of a conversion fit its types.
+fn is_valid(it: &Convert, has_rounding: bool) -> bool {
+    let (from, to) = (it.from, it.to);
+    let is_packed = matches!(to, Type::F16x2 | Type::Bf16x2);
+    let between_floats = from.is_float() && to.is_float();
+    let is_narrower = between_floats && (to.bits() < from.bits() || is_packed || to == Type::Tf32);
+    let between_halves = between_floats && from != to && from.bits() == 16 && to.bits() == 16;
+    let needs_rounding = is_narrower || between_halves || (!from.is_float() && to.is_float());
+    let needs_integer = from.is_float() && !to.is_float();
+    (needs_rounding == (has_rounding || it.ties_away))
+        && (!needs_integer || it.integer)
+        && (!it.integer || (from.is_float() && (!to.is_float() || to == from)))
+        && (!it.ties_away || to == Type::Tf32)
+        && (!it.relu || is_packed || matches!(to, Type::F16 | Type::Bf16 | Type::Tf32))
+        && (to != Type::Tf32 || from == Type::F32)
+        && (!is_packed || from == Type::F32)
+        && (!it.ftz || from == Type::F32 || to == Type::F32)
 }

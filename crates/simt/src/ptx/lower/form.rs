@@ -1,6 +1,6 @@
 use super::super::ast::Operand;
 use super::super::types::Type;
-use crate::numbers::Rounding;
+use crate::words::Word;
 
 /// An instruction as it is written. The parts of its name are taken in their order.
 pub(super) struct Form<'a, 'b> {
@@ -25,20 +25,21 @@ impl<'a, 'b> Form<'a, 'b> {
 
     /// Takes the next part if it is one of these words, which spaces separate.
     pub(super) fn takes(&mut self, words: &str) -> bool {
-        let is_it = words.split(' ').any(|it| Some(it) == self.left());
-        self.next += usize::from(is_it);
-        is_it
+        self.one_of(words).is_some()
     }
 
-    /// Takes the next part if it is one of these words, and returns the value of that word.
-    pub(super) fn one_of<T: Copy>(&mut self, words: &str, values: &[T]) -> Option<T> {
+    /// Takes the next part if it is one of these words, and returns its index among them.
+    pub(super) fn one_of(&mut self, words: &str) -> Option<usize> {
         let index = words.split(' ').position(|it| Some(it) == self.left())?;
         self.next += 1;
-        values.get(index).copied()
+        Some(index)
     }
 
-    pub(super) fn rounding(&mut self) -> Option<Rounding> {
-        self.one_of("rn rz rm rp", &[Rounding::Nearest, Rounding::Zero, Rounding::Down, Rounding::Up])
+    /// Takes the next part if it is a word of a table.
+    pub(super) fn word<T: Word>(&mut self) -> Option<T> {
+        let value = T::named(self.left()?)?;
+        self.next += 1;
+        Some(value)
     }
 
     /// The next part, which is not taken.

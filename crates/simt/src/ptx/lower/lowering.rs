@@ -2,9 +2,9 @@ use std::collections::{HashMap, HashSet};
 
 use rehal_base::{Fault, FormatError};
 
-use super::super::ast::{FunctionText, InstructionText, Space, Statement, Variable};
+use super::super::ast::{FunctionText, InstructionText, Statement, Variable};
 use super::super::lexer::error_at;
-use super::super::op::{Inst, Op, Reg};
+use super::super::op::{Inst, Op, Place, Reg};
 use super::super::program::{Names, Program};
 use super::super::types::{Bank, Type};
 use super::form::Form;
@@ -15,16 +15,9 @@ pub(super) type Lowered<T> = Result<T, FormatError>;
 /// A parameter or a result of a function that is called.
 #[derive(Clone, Copy)]
 pub(super) enum Formal {
-    /// In the memory of the thread.
-    Memory {
-        offset: u32,
-        bytes: u32,
-        align: u32,
-    },
-    Register {
-        reg: Reg,
-        kind: Type,
-    },
+    // In the memory of the thread.
+    Memory { offset: u32, bytes: u32, align: u32 },
+    Register { reg: Reg, kind: Type },
 }
 
 /// A function that is called, or lowered.
@@ -48,7 +41,7 @@ pub(super) struct Scope<'a> {
 /// Where a variable is.
 #[derive(Clone, Copy)]
 pub(super) struct Named {
-    pub(super) space: Space,
+    pub(super) space: Place,
     /// In its space.
     pub(super) address: Address,
 }
@@ -158,7 +151,7 @@ impl<'a, 'b> Lowering<'a, 'b> {
         }
         // Falling off the end returns.
         (self.guard, self.counts) = ((0, false), false);
-        self.emit(Op::Return, [0; 4], 0);
+        self.emit(Op::Return, [], 0)?;
         self.resolve_jumps()
     }
 
@@ -172,19 +165,15 @@ impl<'a, 'b> Lowering<'a, 'b> {
             Statement::Label { at, name } => {
                 let here = self.program.code.len() as u32;
                 if self.scope().labels.insert(name, here).is_some() {
-                    return Err(self.error_at(
-                        *at,
-                        Fault::Corrupt,
-                        "a label of its own",
-                        format!("'{name}' again"),
-                    ));
+                    self.at = *at;
+                    return Err(self.corrupt("a label of its own", format!("'{name}' again")));
                 }
             }
             Statement::Registers { at, kind, names } => {
                 for (name, count) in names {
                     if self.scope().declared.insert(name, (*kind, *count)).is_some() {
-                        let found = format!("'{name}' again");
-                        return Err(self.error_at(*at, Fault::Corrupt, "a register of its own", found));
+                        self.at = *at;
+                        return Err(self.corrupt("a register of its own", format!("'{name}' again")));
                     }
                 }
             }
@@ -207,44 +196,30 @@ impl<'a, 'b> Lowering<'a, 'b> {
     pub(super) fn variable(&mut self, variable: &'b Variable<'a>) -> Lowered<()> {
         self.at = variable.at;
         let (space, bytes) = (variable.space, variable.bytes);
-        let address = match (space, bytes) {
-            (Space::Local | Space::Param, Some(bytes)) => {
-                Address::Fixed(self.local(bytes, variable.align)?.into())
-            }
-            (Space::Shared, Some(bytes)) => Address::Fixed(self.shared_bytes(bytes, variable.align)?.into()),
-            _ => return Err(self.unsupported("a variable in .local, .param or .shared", "another one")),
-        };
         // Addresses of parameters are in the memory of the thread.
-        let space = if space == Space::Param { Space::Local } else { space };
+        let space = if space == Place::Param { Place::Local } else { space };
+        let Some(bytes) = bytes.filter(|_| matches!(space, Place::Local | Place::Shared)) else {
+            return Err(self.unsupported("a variable in .local, .param or .shared", "another one"));
+        };
+        let address = Address::Fixed(self.memory_bytes(space, bytes, variable.align)?.into());
         if self.scope().variables.insert(variable.name, Named { space, address }).is_some() {
             return Err(self.corrupt("a variable of its own", format!("'{}' again", variable.name)));
         }
         Ok(())
     }
 
-    /// Allocates memory of a thread.
-    pub(super) fn local(&mut self, bytes: u64, align: u32) -> Lowered<u32> {
-        let limit = self.names.limits.local_bytes;
-        let offset = u64::from(self.program.local_bytes).next_multiple_of(align.max(1).into());
-        match offset.checked_add(bytes).filter(|it| *it <= limit.into()) {
-            Some(end) => self.program.local_bytes = end as u32,
-            None => {
-                return Err(self.unsupported(format!("at most {limit} bytes of local memory"), "more"));
-            }
-        }
-        Ok(offset as u32)
-    }
-
-    /// Allocates memory of a block.
-    pub(super) fn shared_bytes(&mut self, bytes: u64, align: u32) -> Lowered<u32> {
-        let limit = self.names.limits.shared_bytes;
-        let offset = u64::from(self.program.shared_bytes).next_multiple_of(align.max(1).into());
-        match offset.checked_add(bytes).filter(|it| *it <= limit.into()) {
-            Some(end) => self.program.shared_bytes = end as u32,
-            None => {
-                return Err(self.unsupported(format!("at most {limit} bytes of shared memory"), "more"));
-            }
-        }
+    /// Allocates memory of a thread or of a block.
+    pub(super) fn memory_bytes(&mut self, place: Place, bytes: u64, align: u32) -> Lowered<u32> {
+        let limits = &self.names.limits;
+        let (used, limit, name) = match place {
+            Place::Shared => (&mut self.program.shared_bytes, limits.shared_bytes, "shared"),
+            _ => (&mut self.program.local_bytes, limits.local_bytes, "local"),
+        };
+        let offset = u64::from(*used).next_multiple_of(align.max(1).into());
+        let Some(end) = offset.checked_add(bytes).filter(|it| *it <= limit.into()) else {
+            return Err(self.unsupported(format!("at most {limit} bytes of {name} memory"), "more"));
+        };
+        *used = end as u32;
         Ok(offset as u32)
     }
 
@@ -284,7 +259,7 @@ impl<'a, 'b> Lowering<'a, 'b> {
                     Formal::Register { reg: self.new_register(formal.kind.bank())?, kind: formal.kind }
                 } else {
                     let bytes = formal.bytes.unwrap_or(0);
-                    let offset = self.local(bytes, formal.align)?;
+                    let offset = self.memory_bytes(Place::Local, bytes, formal.align)?;
                     Formal::Memory { offset, bytes: bytes as u32, align: formal.align }
                 });
             }
@@ -302,7 +277,7 @@ impl<'a, 'b> Lowering<'a, 'b> {
         for (formal, place) in formals.zip(callee.returns.iter().chain(&callee.parameters)) {
             match *place {
                 Formal::Memory { offset, .. } => {
-                    let named = Named { space: Space::Local, address: Address::Fixed(offset.into()) };
+                    let named = Named { space: Place::Local, address: Address::Fixed(offset.into()) };
                     self.scope().variables.insert(formal.name, named);
                 }
                 Formal::Register { reg, kind } => {
@@ -327,20 +302,24 @@ impl<'a, 'b> Lowering<'a, 'b> {
             return Err(self.unsupported("known modifiers", format!("'.{left}' of '{}'", text.opcode)));
         }
         // An instruction without effect is executed, too.
-        if self.program.code.len() == before {
-            self.emit(Op::Nothing, [0; 4], 0);
+        match self.program.code.len() == before {
+            true => self.emit(Op::Nothing, [], 0),
+            false => Ok(()),
         }
-        if self.program.code.len() > self.names.limits.instructions {
-            return Err(self.unsupported("a module of fewer instructions", "more"));
-        }
-        Ok(())
     }
 
-    pub(super) fn emit(&mut self, op: Op, [d, a, b, c]: [Reg; 4], imm: i64) {
-        let (guard, is_negated) = self.guard;
+    /// Adds an operation with its registers: the destination and up to three sources.
+    pub(super) fn emit<const N: usize>(&mut self, op: Op, registers: [Reg; N], imm: i64) -> Lowered<()> {
+        let mut all = [0; 4];
+        all[..N].copy_from_slice(&registers);
+        let ([d, a, b, c], (guard, is_negated)) = (all, self.guard);
         let counts = std::mem::take(&mut self.counts);
         let at = self.at as u32;
         self.program.code.push(Inst { op, guard, is_negated, counts, d, a, b, c, imm, at });
+        match self.program.code.len() > self.names.limits.instructions {
+            true => Err(self.unsupported("a module of fewer instructions", "more")),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn finish(
@@ -410,22 +389,12 @@ impl<'a, 'b> Lowering<'a, 'b> {
         self.edges.get(name).into_iter().flatten().copied().collect()
     }
 
-    pub(super) fn error_at(
-        &self,
-        at: usize,
-        fault: Fault,
-        expected: impl Into<String>,
-        found: impl Into<String>,
-    ) -> FormatError {
-        error_at(self.names.text, at, fault, expected, found)
-    }
-
     pub(super) fn unsupported(&self, expected: impl Into<String>, found: impl Into<String>) -> FormatError {
-        self.error_at(self.at, Fault::Unsupported, expected, found)
+        error_at(self.names.text, self.at, Fault::Unsupported, expected, found)
     }
 
     pub(super) fn corrupt(&self, expected: impl Into<String>, found: impl Into<String>) -> FormatError {
-        self.error_at(self.at, Fault::Corrupt, expected, found)
+        error_at(self.names.text, self.at, Fault::Corrupt, expected, found)
     }
 }
 

@@ -1,12 +1,12 @@
 //! Operands: registers, constants and addresses.
 
-use super::super::ast::Number;
-use super::super::ast::{Operand, Space};
-use super::super::op::{Op, Reg};
+use super::super::ast::{Number, Operand};
+use super::super::op::{IntUnary, Op, Place, Reg, Width};
 use super::super::program::{Special, bits_of};
 use super::super::types::{Bank, Type};
 use super::lowering::{Address, Lowered, Lowering, Named};
 use crate::VARIABLES_ADDRESS;
+use crate::words::Word;
 
 /// How much the type of a register may differ from that of the instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl<'a> Lowering<'a, '_> {
         Ok(reg)
     }
 
-    fn special(&mut self, special: Special) -> Lowered<Reg> {
+    fn special(&mut self, special: (Special, usize)) -> Lowered<Reg> {
         if let Some((_, reg)) = self.program.specials.iter().find(|it| it.0 == special) {
             return Ok(*reg);
         }
@@ -158,11 +158,7 @@ impl<'a> Lowering<'a, '_> {
                 let reg = self.temporary(Bank::Short)?;
                 let (guard, counts) = (std::mem::take(&mut self.guard), self.counts);
                 self.counts = false;
-                self.emit(
-                    Op::IntUnary(super::super::op::IntUnary::Not, super::super::op::Width::W32),
-                    [reg, source, 0, 0],
-                    0,
-                );
+                self.emit(Op::IntUnary(IntUnary::Not, Width::W32), [reg, source], 0)?;
                 (self.guard, self.counts) = (guard, counts);
                 Ok((reg, kind))
             }
@@ -202,24 +198,20 @@ impl<'a> Lowering<'a, '_> {
             && let Some(index) = self.function.parameters.iter().position(|it| it.name == name)
         {
             let offset = self.arguments()?[index].offset;
-            return Ok(Some(Named { space: Space::Param, address: Address::Fixed(offset.into()) }));
+            return Ok(Some(Named { space: Place::Param, address: Address::Fixed(offset.into()) }));
         }
         let Some((variable, offset)) = self.names.variables.get(name).copied() else { return Ok(None) };
         let address = match (variable.space, variable.bytes) {
-            (Space::Shared, None) => {
+            (Place::Shared, None) => {
                 self.dynamic_align = self.dynamic_align.max(variable.align);
                 Address::Dynamic
             }
-            (Space::Shared, Some(bytes)) => {
-                let placed = match self.shared.get(name) {
-                    Some(placed) => *placed,
-                    None => {
-                        let placed = self.shared_bytes(bytes, variable.align)?;
-                        self.shared.insert(name, placed);
-                        placed
-                    }
-                };
-                Address::Fixed(placed.into())
+            (Place::Shared, Some(bytes)) => {
+                if !self.shared.contains_key(name) {
+                    let placed = self.memory_bytes(Place::Shared, bytes, variable.align)?;
+                    self.shared.insert(name, placed);
+                }
+                Address::Fixed(self.shared[name].into())
             }
             _ => Address::Fixed(VARIABLES_ADDRESS + u64::from(offset)),
         };
@@ -244,7 +236,7 @@ impl<'a> Lowering<'a, '_> {
 
     /// The register and the offset of an operand in brackets, whether the register is a short one, and the
     /// space of the variable that it names.
-    pub(super) fn address(&mut self, operand: &Operand<'a>) -> Lowered<(Reg, i64, bool, Option<Space>)> {
+    pub(super) fn address(&mut self, operand: &Operand<'a>) -> Lowered<(Reg, i64, bool, Option<Place>)> {
         let Operand::Address { base, offset } = operand else {
             return Err(self.corrupt("an address in brackets", "another operand"));
         };
@@ -273,29 +265,13 @@ impl<'a> Lowering<'a, '_> {
     }
 }
 
-fn special(name: &str) -> Option<Special> {
-    let dimension = |letter: &str| ["x", "y", "z"].iter().position(|it| *it == letter).map(|it| it as u8);
-    if let Some((base, letter)) = name.rsplit_once('.') {
-        let dimension = dimension(letter)?;
-        return match base {
-            "%tid" => Some(Special::Thread(dimension)),
-            "%ntid" => Some(Special::Threads(dimension)),
-            "%ctaid" => Some(Special::Block(dimension)),
-            "%nctaid" => Some(Special::Blocks(dimension)),
-            _ => None,
-        };
-    }
-    Some(match name {
-        "%laneid" => Special::Lane,
-        "%warpid" => Special::Warp,
-        "%nwarpid" => Special::Warps,
-        "%lanemask_eq" => Special::MaskEq,
-        "%lanemask_lt" => Special::MaskLt,
-        "%lanemask_le" => Special::MaskLe,
-        "%lanemask_gt" => Special::MaskGt,
-        "%lanemask_ge" => Special::MaskGe,
-        "%dynamic_smem_size" => Special::DynamicShared,
-        "%total_smem_size" => Special::TotalShared,
-        _ => return None,
-    })
+/// The special register with a name, and its dimension.
+fn special(name: &str) -> Option<(Special, usize)> {
+    let (base, dimension) = match name.rsplit_once('.') {
+        Some((base, letter)) => (base, Some(["x", "y", "z"].iter().position(|it| *it == letter)?)),
+        None => (name, None),
+    };
+    let special = Special::named(base)?;
+    let is_vector = matches!(special, Special::Thread | Special::Threads | Special::Block | Special::Blocks);
+    (is_vector == dimension.is_some()).then_some((special, dimension.unwrap_or(0)))
 }

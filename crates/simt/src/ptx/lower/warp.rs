@@ -4,135 +4,91 @@
 //! Multiply-Accumulate Instructions".
 
 use super::super::ast::Operand;
-use super::super::op::{BarrierKind, Matrix, Op, Reduce, Reg, Shuffle, Vote};
+use super::super::op::{BarrierKind, Matrix, Op, Reg, Vote};
 use super::super::types::{Bank, Type};
 use super::form::Form;
 use super::lowering::{Lowered, Lowering};
 
 impl<'a> Lowering<'a, '_> {
-    /// The mask of the lanes that take part.
-    fn members(&mut self, form: &Form<'a, '_>) -> Lowered<Reg> {
-        match form.operands.last() {
-            Some(operand) => self.source(operand, Type::U32),
-            None => Err(self.corrupt("a mask of lanes", "nothing")),
+    /// Two destinations, of which the second, a predicate, may be missing.
+    fn pair(&mut self, operand: &Operand<'a>, allowed: bool) -> Lowered<[Reg; 2]> {
+        match operand {
+            Operand::Pair(d, p) if allowed => Ok([
+                self.destination(&Operand::Name(d), Type::B32)?,
+                self.destination(&Operand::Name(p), Type::Pred)?,
+            ]),
+            target => Ok([self.destination(target, Type::B32)?, self.temporary(Bank::Short)?]),
         }
     }
 
-    fn sync(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
-        self.want(form, "sync")
-    }
-
     pub(super) fn shuffle(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
-        self.sync(form)?;
-        let mode = self.choice(
-            form,
-            "up down bfly idx",
-            &[Shuffle::Up, Shuffle::Down, Shuffle::Bfly, Shuffle::Idx],
-        )?;
+        self.want(form, "sync")?;
+        let mode = self.word(form)?;
         self.kind_of(form, "b32")?;
         self.expect(form, 5)?;
-        let (d, p) = match form.operands[0] {
-            Operand::Pair(d, p) => (
-                self.destination(&Operand::Name(d), Type::B32)?,
-                self.destination(&Operand::Name(p), Type::Pred)?,
-            ),
-            ref target => (self.destination(target, Type::B32)?, self.temporary(Bank::Short)?),
-        };
-        let a = self.source(&form.operands[1], Type::B32)?;
-        let (b, c) = (self.source(&form.operands[2], Type::U32)?, self.source(&form.operands[3], Type::U32)?);
-        let members = self.members(form)?;
+        let [d, p] = self.pair(&form.operands[0], true)?;
+        let mut sources = [0; 4];
+        for (source, operand) in sources.iter_mut().zip(&form.operands[1..]) {
+            *source = self.source(operand, Type::B32)?;
+        }
+        let [a, b, c, members] = sources;
         let list = self.list(&[members, p]);
-        self.emit(Op::Shuffle(mode), [d, a, b, c], list);
-        Ok(())
+        self.emit(Op::Shuffle(mode), [d, a, b, c], list)
+    }
+
+    /// An instruction with a destination, a source, and the mask of the lanes that take part.
+    fn among(&mut self, form: &Form<'a, '_>, op: Op, kind: Type, source: Type) -> Lowered<()> {
+        let [d, a, members] = self.registers(form, [kind, source, Type::U32])?;
+        let list = self.list(&[members]);
+        self.emit(op, [d, a], list)
     }
 
     pub(super) fn vote(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
-        self.sync(form)?;
-        let mode =
-            self.choice(form, "all any uni ballot", &[Vote::All, Vote::Any, Vote::Uni, Vote::Ballot])?;
+        self.want(form, "sync")?;
+        let mode = self.word(form)?;
         let kind = self.kind_of(form, if mode == Vote::Ballot { "b32" } else { "pred" })?;
-        self.expect(form, 3)?;
-        let (d, a) =
-            (self.destination(&form.operands[0], kind)?, self.source(&form.operands[1], Type::Pred)?);
-        let members = self.members(form)?;
-        let list = self.list(&[members]);
-        self.emit(Op::Vote(mode), [d, a, 0, 0], list);
-        Ok(())
+        self.among(form, Op::Vote(mode), kind, Type::Pred)
     }
 
     pub(super) fn match_sync(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
-        let any = self.choice(form, "any all", &[true, false])?;
-        self.sync(form)?;
+        let any = self.want(form, "any all")? == 0;
+        self.want(form, "sync")?;
         let kind = self.kind_of(form, "b32 b64")?;
         self.expect(form, 3)?;
-        let (d, p) = match form.operands[0] {
-            Operand::Pair(d, p) if !any => (
-                self.destination(&Operand::Name(d), Type::B32)?,
-                self.destination(&Operand::Name(p), Type::Pred)?,
-            ),
-            ref target => (self.destination(target, Type::B32)?, self.temporary(Bank::Short)?),
-        };
-        let a = self.source(&form.operands[1], kind)?;
-        let members = self.members(form)?;
+        let [d, p] = self.pair(&form.operands[0], !any)?;
+        let (a, members) =
+            (self.source(&form.operands[1], kind)?, self.source(&form.operands[2], Type::U32)?);
         let (long, list) = (kind == Type::B64, self.list(&[members]));
-        self.emit(if any { Op::MatchAny { long } } else { Op::MatchAll { long } }, [d, a, p, 0], list);
-        Ok(())
+        self.emit(if any { Op::MatchAny { long } } else { Op::MatchAll { long } }, [d, a, p], list)
     }
 
     pub(super) fn redux(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
-        self.sync(form)?;
-        let word = form.next().unwrap_or_default();
+        self.want(form, "sync")?;
+        let word = ["add", "min", "max", "and", "or", "xor"][self.want(form, "add min max and or xor")?];
         let is_bits = matches!(word, "and" | "or" | "xor");
         let kind = self.kind_of(form, if is_bits { "b32" } else { "u32 s32" })?;
-        let reduce = match (word, kind) {
-            ("add", _) => Reduce::Add,
-            ("min", Type::S32) => Reduce::MinS,
-            ("min", _) => Reduce::MinU,
-            ("max", Type::S32) => Reduce::MaxS,
-            ("max", _) => Reduce::MaxU,
-            ("and", _) => Reduce::And,
-            ("or", _) => Reduce::Or,
-            ("xor", _) => Reduce::Xor,
-            _ => return Err(self.unsupported("a known reduction", format!("'.{word}'"))),
-        };
-        self.expect(form, 3)?;
-        let (d, a) = (self.destination(&form.operands[0], kind)?, self.source(&form.operands[1], kind)?);
-        let members = self.members(form)?;
-        let list = self.list(&[members]);
-        self.emit(Op::Redux(reduce), [d, a, 0, 0], list);
-        Ok(())
-    }
-
-    pub(super) fn active_mask(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
-        self.kind_of(form, "b32")?;
-        self.expect(form, 1)?;
-        let d = self.destination(&form.operands[0], Type::B32)?;
-        self.emit(Op::ActiveMask, [d, 0, 0, 0], 0);
-        Ok(())
+        let op = Op::Redux(self.int_op(word, kind)?);
+        self.among(form, op, kind, kind)
     }
 
     pub(super) fn barrier(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
         if form.takes("warp") {
-            self.sync(form)?;
+            self.want(form, "sync")?;
             self.expect(form, 1)?;
-            let members = self.members(form)?;
+            let members = self.source(&form.operands[0], Type::U32)?;
             let list = self.list(&[members]);
-            self.emit(Op::SyncWarp, [0; 4], list);
-            return Ok(());
+            return self.emit(Op::SyncWarp, [], list);
         }
         form.takes("cta");
-        let mode = self.choice(form, "sync arrive red", &[0, 1, 2])?;
-        let (kind, result) = match mode {
-            0 => (BarrierKind::Sync, None),
-            1 => (BarrierKind::Arrive, None),
-            _ => {
-                let all = [BarrierKind::And, BarrierKind::Or, BarrierKind::Popc];
-                (self.choice(form, "and or popc", &all)?, Some(()))
-            }
+        let mode = self.want(form, "sync arrive red")?;
+        let kind = match mode {
+            0 => BarrierKind::Sync,
+            1 => BarrierKind::Arrive,
+            _ => self.word(form)?,
         };
         form.takes("aligned");
         let (mut d, mut c, mut rest) = (0, 0, form.operands);
-        if result.is_some() {
+        if mode == 2 {
             let kind = self.kind_of(form, if kind == BarrierKind::Popc { "u32" } else { "pred" })?;
             let [target, middle @ .., predicate] = form.operands else {
                 return Err(self.corrupt("a result, a barrier and a predicate", "fewer operands"));
@@ -143,22 +99,16 @@ impl<'a> Lowering<'a, '_> {
             return Err(self.corrupt("a barrier and a number of threads", "another number of operands"));
         }
         let id = self.source(&rest[0], Type::U32)?;
-        let threads = match rest.get(1) {
-            Some(operand) => self.source(operand, Type::U32)?,
-            None => 0,
-        };
-        self.emit(Op::Barrier(kind), [d, id, threads, c], i64::from(rest.len() == 2));
-        Ok(())
+        let threads = if rest.len() == 2 { self.source(&rest[1], Type::U32)? } else { 0 };
+        self.emit(Op::Barrier(kind), [d, id, threads, c], i64::from(rest.len() == 2))
     }
 
     pub(super) fn mma(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
-        self.sync(form)?;
+        const SHAPES: [(u8, u8, u8); 6] =
+            [(16, 8, 4), (16, 8, 8), (16, 8, 16), (16, 8, 32), (8, 8, 4), (8, 8, 16)];
+        self.want(form, "sync")?;
         self.want(form, "aligned")?;
-        let (m, n, k) = self.choice(
-            form,
-            "m16n8k4 m16n8k8 m16n8k16 m16n8k32 m8n8k4 m8n8k16",
-            &[(16, 8, 4), (16, 8, 8), (16, 8, 16), (16, 8, 32), (8, 8, 4), (8, 8, 16)],
-        )?;
+        let (m, n, k) = SHAPES[self.want(form, "m16n8k4 m16n8k8 m16n8k16 m16n8k32 m8n8k4 m8n8k16")?];
         self.want(form, "row")?;
         self.want(form, "col")?;
         let sat = form.takes("satfinite");
@@ -167,15 +117,13 @@ impl<'a> Lowering<'a, '_> {
             *kind = self.kind_of(form, "f16 bf16 tf32 f32 f64 s8 u8 s32")?;
         }
         let [d, a, b, c] = kinds;
+        let accumulates = |kind: Type| d == kind && c == kind;
+        let is_half = |kind: Type| matches!(kind, Type::F16 | Type::F32);
         let is_known = match (a, m, k) {
-            (Type::F16, 16, 8 | 16) => {
-                matches!(d, Type::F16 | Type::F32) && matches!(c, Type::F16 | Type::F32)
-            }
-            (Type::Bf16, 16, 8 | 16) | (Type::Tf32, 16, 4 | 8) => d == Type::F32 && c == Type::F32,
-            (Type::S8 | Type::U8, 16, 16 | 32) | (Type::S8 | Type::U8, 8, 16) => {
-                d == Type::S32 && c == Type::S32
-            }
-            (Type::F64, 8, 4) | (Type::F64, 16, 4 | 8 | 16) => d == Type::F64 && c == Type::F64,
+            (Type::F16, 16, 8 | 16) => is_half(d) && is_half(c),
+            (Type::Bf16, 16, 8 | 16) | (Type::Tf32, 16, 4 | 8) => accumulates(Type::F32),
+            (Type::S8 | Type::U8, 16, 16 | 32) | (Type::S8 | Type::U8, 8, 16) => accumulates(Type::S32),
+            (Type::F64, 8, 4) | (Type::F64, 16, 4 | 8 | 16) => accumulates(Type::F64),
             _ => false,
         };
         let is_byte = |kind: Type| matches!(kind, Type::S8 | Type::U8);
@@ -186,91 +134,77 @@ impl<'a> Lowering<'a, '_> {
         self.expect(form, 4)?;
         let mut list = Vec::new();
         for (index, (kind, count)) in matrix.registers().into_iter().enumerate() {
-            let all = match &form.operands[index] {
-                Operand::Vector(all) if all.len() == count => all.clone(),
-                single @ Operand::Name(_) if count == 1 => vec![single.clone()],
-                _ => return Err(self.corrupt(format!("{count} registers"), "another operand")),
-            };
-            for operand in &all {
-                list.push(match index {
-                    0 => self.destination(operand, kind)?,
-                    _ => self.source(operand, kind)?,
-                });
-            }
+            self.fragment(&form.operands[index], kind, count, index == 0, &mut list)?;
         }
         let list = self.list(&list);
-        self.emit(Op::Mma(matrix), [0; 4], list);
+        self.emit(Op::Mma(matrix), [], list)
+    }
+
+    /// Adds the registers of a part of a matrix to a list.
+    fn fragment(
+        &mut self,
+        operand: &Operand<'a>,
+        kind: Type,
+        count: usize,
+        is_written: bool,
+        list: &mut Vec<Reg>,
+    ) -> Lowered<()> {
+        let all = match operand {
+            Operand::Vector(all) if all.len() == count => all.as_slice(),
+            Operand::Name(_) if count == 1 => std::slice::from_ref(operand),
+            _ => return Err(self.corrupt(format!("{count} registers in braces"), "another operand")),
+        };
+        for operand in all {
+            list.push(match is_written {
+                true => self.destination(operand, kind)?,
+                false => self.source(operand, kind)?,
+            });
+        }
         Ok(())
     }
 
     pub(super) fn move_matrix(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
-        self.sync(form)?;
+        self.want(form, "sync")?;
         self.want(form, "aligned")?;
         self.want(form, "m8n8")?;
-        self.expect(form, 2)?;
         if form.opcode == "movmatrix" {
             self.want(form, "trans")?;
             self.kind_of(form, "b16")?;
-            let (d, a) =
-                (self.destination(&form.operands[0], Type::B32)?, self.source(&form.operands[1], Type::B32)?);
-            self.emit(Op::MoveMatrix, [d, a, 0, 0], 0);
-            return Ok(());
+            return self.plain(form, Op::MoveMatrix, [Type::B32; 2]);
         }
-        let count = self.choice(form, "x1 x2 x4", &[1_u8, 2, 4])?;
+        self.expect(form, 2)?;
+        let count = 1 << self.want(form, "x1 x2 x4")?;
         let transposed = form.takes("trans");
         self.want(form, "shared shared::cta")?;
         self.kind_of(form, "b16")?;
         let is_load = form.opcode == "ldmatrix";
-        let (registers, address) = if is_load {
-            (&form.operands[0], &form.operands[1])
-        } else {
-            (&form.operands[1], &form.operands[0])
-        };
-        let Some(registers) = vector(registers).filter(|it| it.len() == usize::from(count)) else {
-            return Err(self.corrupt(format!("{count} registers in braces"), "another operand"));
-        };
-        let (base, offset, short, _) = self.address(address)?;
+        let (registers, address) = if is_load { (0, 1) } else { (1, 0) };
+        let (base, offset, short, _) = self.address(&form.operands[address])?;
         let mut list = vec![offset as u32, u32::from(short)];
-        for operand in registers {
-            list.push(if is_load {
-                self.destination(operand, Type::B32)?
-            } else {
-                self.source(operand, Type::B32)?
-            });
-        }
+        self.fragment(&form.operands[registers], Type::B32, count.into(), is_load, &mut list)?;
         let list = self.list(&list);
         let op = match is_load {
             true => Op::LoadMatrix { count, transposed },
             false => Op::StoreMatrix { count, transposed },
         };
-        self.emit(op, [0, base, 0, 0], list);
-        Ok(())
-    }
-}
-
-fn vector<'a, 'o>(operand: &'o Operand<'a>) -> Option<&'o [Operand<'a>]> {
-    match operand {
-        Operand::Vector(all) => Some(all),
-        _ => None,
+        self.emit(op, [0, base], list)
     }
 }
 
 impl Matrix {
     /// The types and numbers of the registers of d, a, b and c.
     pub(in super::super) fn registers(&self) -> [(Type, usize); 4] {
-        let elements = |rows: u8, columns: u8| usize::from(rows) * usize::from(columns) / 32;
-        let of = |kind: Type, count: usize| match kind {
-            Type::F16 => (Type::F16x2, count / 2),
-            Type::Bf16 => (Type::B32, count / 2),
-            Type::S8 | Type::U8 => (Type::B32, count / 4),
-            Type::Tf32 => (Type::B32, count),
-            other => (other, count),
+        let of = |kind: Type, rows: u8, columns: u8| {
+            let count = usize::from(rows) * usize::from(columns) / 32;
+            match kind {
+                Type::F16 => (Type::F16x2, count / 2),
+                Type::Bf16 => (Type::B32, count / 2),
+                Type::S8 | Type::U8 => (Type::B32, count / 4),
+                Type::Tf32 => (Type::B32, count),
+                other => (other, count),
+            }
         };
-        [
-            of(self.d, elements(self.m, self.n)),
-            of(self.a, elements(self.m, self.k)),
-            of(self.b, elements(self.k, self.n)),
-            of(self.c, elements(self.m, self.n)),
-        ]
+        let Self { m, n, k, .. } = *self;
+        [of(self.d, m, n), of(self.a, m, k), of(self.b, k, n), of(self.c, m, n)]
     }
 }
