@@ -7,6 +7,7 @@ use super::shadow::{Actor, BlockShadow};
 use super::windows::{ARGUMENT_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use crate::finding::{FindingKind, Found, FoundList, Target};
 use crate::ptx::Place;
+use crate::region::Checks;
 
 /// Held by atomic operations on global memory, by the offset: of all launches, since several may share
 /// memory.
@@ -16,9 +17,9 @@ static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 pub(crate) struct BlockMemory<'a> {
     pub shared: &'a Shared<'a>,
     /// Of the block.
-    block_bytes: Vec<u8>,
+    own: Own,
     /// Of the threads, one after the other.
-    local: Vec<u8>,
+    local: Own,
     local_bytes: usize,
     /// Whether something was written to the memory of the threads since it was zeroed.
     is_local_used: bool,
@@ -30,10 +31,14 @@ pub(crate) struct BlockMemory<'a> {
     /// Thread instructions executed by this thread of the host, in this launch.
     pub instructions: u64,
     pub found: FoundList,
-    shadow: BlockShadow,
-    local_shadow: BlockShadow,
     phase: u32,
     steps: Vec<u32>,
+}
+
+/// Memory that lives as long as a block.
+struct Own {
+    bytes: Vec<u8>,
+    shadow: BlockShadow,
 }
 
 /// An access, for findings.
@@ -52,10 +57,11 @@ impl<'a> BlockMemory<'a> {
         block_bytes: u32,
         local_bytes: u32,
     ) -> Self {
+        let own = |bytes: usize| Own { bytes: vec![0; bytes], shadow: BlockShadow::default() };
         Self {
             shared,
-            block_bytes: vec![0; block_bytes as usize],
-            local: vec![0; local_bytes as usize * threads as usize],
+            own: own(block_bytes as usize),
+            local: own(local_bytes as usize * threads as usize),
             local_bytes: local_bytes as usize,
             is_local_used: false,
             block: 0,
@@ -64,8 +70,6 @@ impl<'a> BlockMemory<'a> {
             last: 0,
             instructions: 0,
             found: FoundList::default(),
-            shadow: BlockShadow::default(),
-            local_shadow: BlockShadow::default(),
             phase: 0,
             steps: vec![0; threads.div_ceil(lanes) as usize],
         }
@@ -74,13 +78,13 @@ impl<'a> BlockMemory<'a> {
     /// Starts a block, whose memory is zero.
     pub(crate) fn start(&mut self, block: u64) {
         self.block = block;
-        self.block_bytes.fill(0);
+        self.own.bytes.fill(0);
         if std::mem::take(&mut self.is_local_used) {
-            self.local.fill(0);
+            self.local.bytes.fill(0);
         }
-        let checks = self.shared.checks;
-        self.shadow.start(self.block_bytes.len(), checks.races, checks.uninitialized);
-        self.local_shadow.start(self.local.len(), false, checks.uninitialized);
+        let Checks { races, uninitialized, .. } = self.shared.checks;
+        self.own.shadow.start(self.own.bytes.len(), races, uninitialized);
+        self.local.shadow.start(self.local.bytes.len(), false, uninitialized);
         self.phase = 0;
         self.steps.fill(0);
     }
@@ -108,47 +112,34 @@ impl<'a> BlockMemory<'a> {
 
     /// The bytes of the arguments at an offset.
     pub(crate) fn argument<const N: usize>(&mut self, offset: u64, site: Site) -> [u8; N] {
-        let bytes =
-            usize::try_from(offset).ok().and_then(|it| self.shared.arguments.get(it..it.checked_add(N)?));
-        match bytes.and_then(|it| it.try_into().ok()) {
-            Some(bytes) => bytes,
-            None => {
-                self.find(FindingKind::ReadOutOfBounds, Target::Arguments, offset as i64, N, site);
-                [0; N]
-            }
-        }
+        let bytes = self.shared.arguments.get(offset as usize..).and_then(|it| it.first_chunk());
+        bytes.copied().unwrap_or_else(|| {
+            self.find(FindingKind::ReadOutOfBounds, Target::Arguments, offset as i64, N, site);
+            [0; N]
+        })
     }
 
     /// Loads bytes, or zeros if the access is wrong.
     #[inline(always)]
     pub(crate) fn load<const N: usize>(&mut self, place: Place, address: u64, site: Site) -> [u8; N] {
-        match place {
-            Place::Global | Place::Const => self.load_global(address, site),
-            Place::Shared => self.load_shared(shared_offset(address), site),
-            Place::Local => self.load_local(local_offset(address), site),
-            Place::Param => self.argument(address, site),
-            Place::Generic => match window(address) {
-                SHARED_WINDOW => self.load_shared(shared_offset(address), site),
-                LOCAL_WINDOW => self.load_local(local_offset(address), site),
-                ARGUMENT_WINDOW => self.argument(address - ARGUMENT_WINDOW, site),
-                _ => self.load_global(address, site),
-            },
+        match located(place, address) {
+            (Place::Shared, offset) => self.load_shared(offset, site),
+            (Place::Local, offset) => self.load_own(Target::Local, offset, site),
+            (Place::Param, offset) => self.argument(offset, site),
+            _ => self.load_global(address, site),
         }
     }
 
     /// Stores bytes, unless the access is wrong.
     #[inline(always)]
     pub(crate) fn store<const N: usize>(&mut self, place: Place, address: u64, value: [u8; N], site: Site) {
-        match place {
-            Place::Global | Place::Const => self.store_global(address, value, site),
-            Place::Shared => self.store_shared(shared_offset(address), value, site),
-            Place::Local => self.store_local(local_offset(address), value, site),
-            Place::Param => self.find(FindingKind::ReadOnly, Target::Arguments, address as i64, N, site),
-            Place::Generic => match window(address) {
-                SHARED_WINDOW => self.store_shared(shared_offset(address), value, site),
-                LOCAL_WINDOW => self.store_local(local_offset(address), value, site),
-                _ => self.store_global(address, value, site),
-            },
+        match located(place, address) {
+            (Place::Shared, offset) => self.store_shared(offset, value, site),
+            (Place::Local, offset) => self.store_own(Target::Local, offset, value, site),
+            (Place::Param, offset) => {
+                self.find(FindingKind::ReadOnly, Target::Arguments, offset as i64, N, site);
+            }
+            _ => self.store_global(address, value, site),
         }
     }
 
@@ -169,7 +160,7 @@ impl<'a> BlockMemory<'a> {
     /// be looked at. Returns whether it did.
     #[inline(always)]
     pub(crate) fn load_row<const N: usize, const L: usize>(
-        &self,
+        &mut self,
         place: Place,
         addresses: &[u64; L],
         all: &mut [[u8; N]; L],
@@ -177,20 +168,14 @@ impl<'a> BlockMemory<'a> {
         if !are_consecutive::<N, L>(addresses) {
             return false;
         }
-        let target = all.as_flattened_mut();
+        let (target, bytes) = (all.as_flattened_mut(), N * L);
         match place {
-            Place::Global | Place::Const => match self.within::<N>(addresses[0], (N * L) as u64) {
-                Some((placed, offset)) => placed.memory().read(offset, target).is_ok(),
-                None => false,
-            },
-            Place::Shared if !self.shared.checks.has_shadow() => {
-                let offset = shared_offset(addresses[0]) as usize;
-                let bytes = self.block_bytes.get(offset..).and_then(|it| it.get(..N * L));
-                match bytes.filter(|_| offset.is_multiple_of(N)) {
-                    Some(bytes) => target.copy_from_slice(bytes),
-                    None => return false,
-                }
-                true
+            Place::Global | Place::Const => self
+                .within::<N>(addresses[0], bytes as u64)
+                .is_some_and(|(placed, offset)| placed.memory().read(offset, target).is_ok()),
+            Place::Shared => {
+                let row = self.plain_shared::<N>(shared_offset(addresses[0]), bytes);
+                row.map(|it| target.copy_from_slice(it)).is_some()
             }
             _ => false,
         }
@@ -237,25 +222,26 @@ impl<'a> BlockMemory<'a> {
         if !are_consecutive::<N, L>(addresses) {
             return false;
         }
-        let source = all.as_flattened();
+        let (source, bytes) = (all.as_flattened(), N * L);
         match place {
-            Place::Global => match self.within::<N>(addresses[0], (N * L) as u64) {
-                Some((placed, offset)) if placed.region.is_writable => {
-                    placed.memory().write(offset, source).is_ok()
-                }
-                _ => false,
-            },
-            Place::Shared if !self.shared.checks.has_shadow() => {
-                let offset = shared_offset(addresses[0]) as usize;
-                let bytes = self.block_bytes.get_mut(offset..).and_then(|it| it.get_mut(..N * L));
-                match bytes.filter(|_| offset.is_multiple_of(N)) {
-                    Some(bytes) => bytes.copy_from_slice(source),
-                    None => return false,
-                }
-                true
+            Place::Global => self
+                .within::<N>(addresses[0], bytes as u64)
+                .filter(|(placed, _)| placed.region.is_writable)
+                .is_some_and(|(placed, offset)| placed.memory().write(offset, source).is_ok()),
+            Place::Shared => {
+                let row = self.plain_shared::<N>(shared_offset(addresses[0]), bytes);
+                row.map(|it| it.copy_from_slice(source)).is_some()
             }
             _ => false,
         }
+    }
+
+    /// Bytes of the memory of the block, if nothing is checked but bounds and alignment.
+    #[inline(always)]
+    fn plain_shared<const N: usize>(&mut self, offset: u64, bytes: usize) -> Option<&mut [u8]> {
+        let is_plain = !self.shared.checks.has_shadow() && offset.is_multiple_of(N as u64);
+        let rest = self.own.bytes.get_mut(offset as usize..).filter(|_| is_plain);
+        rest.and_then(|it| it.get_mut(..bytes))
     }
 
     /// The region of the last access and an offset in its memory, if `bytes` from an address are in it and
@@ -279,17 +265,13 @@ impl<'a> BlockMemory<'a> {
         site: Site,
         f: impl FnOnce([u8; N]) -> [u8; N],
     ) -> [u8; N] {
-        let is_global = place == Place::Global
-            || (place == Place::Generic && !matches!(window(address), SHARED_WINDOW | LOCAL_WINDOW));
-        if !is_global {
+        if matches!(located(place, address).0, Place::Shared | Place::Local | Place::Param) {
             // Only this thread of the host accesses the memory of a block.
             let before = self.load(place, address, site);
             self.store(place, address, f(before), site);
             return before;
         }
-        let Some((index, offset)) = self.resolve(address, N, true, site) else { return [0; N] };
-        let shared = self.shared;
-        let Some(placed) = shared.regions.get(index) else { return [0; N] };
+        let Some((placed, offset)) = self.resolve(address, N, true, site) else { return [0; N] };
         let at = placed.region.offset + offset;
         let _guard = LOCKS[(at / 8) as usize % LOCKS.len()].lock();
         let Ok(before) = placed.memory().load::<N>(at) else { return [0; N] };
@@ -300,7 +282,7 @@ impl<'a> BlockMemory<'a> {
 }
 
 /// Global memory.
-impl BlockMemory<'_> {
+impl<'a> BlockMemory<'a> {
     #[inline(always)]
     fn load_global<const N: usize>(&mut self, address: u64, site: Site) -> [u8; N] {
         if let Some((placed, offset)) = self.within::<N>(address, N as u64) {
@@ -312,11 +294,9 @@ impl BlockMemory<'_> {
     #[cold]
     #[inline(never)]
     fn load_global_slowly<const N: usize>(&mut self, address: u64, site: Site) -> [u8; N] {
-        let Some((index, offset)) = self.resolve(address, N, false, site) else { return [0; N] };
-        let shared = self.shared;
-        let Some(placed) = shared.regions.get(index) else { return [0; N] };
+        let Some((placed, offset)) = self.resolve(address, N, false, site) else { return [0; N] };
         // What cannot be written cannot race.
-        if let Some(shadow) = shared.shadow.as_ref().filter(|_| placed.region.is_writable)
+        if let Some(shadow) = self.shared.shadow.as_ref().filter(|_| placed.region.is_writable)
             && shadow.read(placed.shadow + offset, N, self.actor(site))
         {
             self.find(FindingKind::Race, placed.target, offset as i64, N, site);
@@ -344,11 +324,9 @@ impl BlockMemory<'_> {
     #[cold]
     #[inline(never)]
     fn store_global_slowly<const N: usize>(&mut self, address: u64, value: [u8; N], site: Site) {
-        let Some((index, offset)) = self.resolve(address, N, true, site) else { return };
-        let shared = self.shared;
-        let Some(placed) = shared.regions.get(index) else { return };
+        let Some((placed, offset)) = self.resolve(address, N, true, site) else { return };
         let at = placed.region.offset + offset;
-        if let Some(shadow) = &shared.shadow {
+        if let Some(shadow) = &self.shared.shadow {
             let before = placed.memory().load::<N>(at).unwrap_or(value);
             let actor = self.actor(site);
             let changed = (0..N).filter(|it| before[*it] != value[*it]);
@@ -362,9 +340,16 @@ impl BlockMemory<'_> {
     }
 
     /// The region of an access and the offset in it; `None`, with a finding, if it may not be done.
-    fn resolve(&mut self, address: u64, bytes: usize, writes: bool, site: Site) -> Option<(usize, u64)> {
+    fn resolve(
+        &mut self,
+        address: u64,
+        bytes: usize,
+        writes: bool,
+        site: Site,
+    ) -> Option<(&'a Placed<'a>, u64)> {
         let outside = if writes { FindingKind::WriteOutOfBounds } else { FindingKind::ReadOutOfBounds };
-        let regions = &self.shared.regions;
+        let shared = self.shared;
+        let regions = &shared.regions;
         let Some(index) = regions.find(address) else {
             let near = regions.nearest(address).and_then(|it| regions.get(it));
             // A far address has nothing to do with the region before it.
@@ -390,7 +375,7 @@ impl BlockMemory<'_> {
             if end > placed.region.length {
                 self.find(FindingKind::ReadInSlack, target, offset as i64, bytes, site);
             }
-            return Some((index, offset));
+            return Some((placed, offset));
         };
         self.find(kind, target, offset as i64, bytes, site);
         None
@@ -401,105 +386,81 @@ impl BlockMemory<'_> {
 impl BlockMemory<'_> {
     #[inline(always)]
     fn load_shared<const N: usize>(&mut self, offset: u64, site: Site) -> [u8; N] {
-        if !self.shared.checks.has_shadow()
-            && offset.is_multiple_of(N as u64)
-            && let Some(bytes) = self.block_bytes.get(offset as usize..).and_then(|it| it.first_chunk())
-        {
-            return *bytes;
+        match self.plain_shared::<N>(offset, N).and_then(|it| it.first_chunk()) {
+            Some(bytes) => *bytes,
+            None => self.load_own(Target::Shared, offset, site),
         }
-        self.load_shared_slowly(offset, site)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn load_shared_slowly<const N: usize>(&mut self, offset: u64, site: Site) -> [u8; N] {
-        if !self.is_inside(self.block_bytes.len(), Target::Shared, offset, N, false, site) {
-            return [0; N];
-        }
-        let at = offset as usize;
-        let actor = self.actor(site);
-        if (at..at + N).fold(false, |any, byte| any | self.shadow.read(byte, actor)) {
-            self.find(FindingKind::Race, Target::Shared, offset as i64, N, site);
-        }
-        if !self.shadow.is_written(at, N) {
-            self.find(FindingKind::Uninitialized, Target::Shared, offset as i64, N, site);
-        }
-        self.block_bytes[at..].first_chunk().copied().unwrap_or([0; N])
     }
 
     #[inline(always)]
     fn store_shared<const N: usize>(&mut self, offset: u64, value: [u8; N], site: Site) {
-        if !self.shared.checks.has_shadow()
-            && offset.is_multiple_of(N as u64)
-            && let Some(bytes) =
-                self.block_bytes.get_mut(offset as usize..).and_then(|it| it.first_chunk_mut())
-        {
-            *bytes = value;
-            return;
+        match self.plain_shared::<N>(offset, N).and_then(|it| it.first_chunk_mut()) {
+            Some(bytes) => *bytes = value,
+            None => self.store_own(Target::Shared, offset, value, site),
         }
-        self.store_shared_slowly(offset, value, site);
     }
 
-    #[cold]
+    /// Loads from memory of the block or of a thread, with all checks.
     #[inline(never)]
-    fn store_shared_slowly<const N: usize>(&mut self, offset: u64, value: [u8; N], site: Site) {
-        if !self.is_inside(self.block_bytes.len(), Target::Shared, offset, N, true, site) {
-            return;
-        }
-        let (at, actor) = (offset as usize, self.actor(site));
-        let mut raced = false;
-        for (byte, value) in value.iter().enumerate() {
-            if self.block_bytes[at + byte] != *value {
-                raced |= self.shadow.write(at + byte, actor);
-            }
-        }
+    fn load_own<const N: usize>(&mut self, target: Target, offset: u64, site: Site) -> [u8; N] {
+        let Some(at) = self.place(target, offset, N, false, site) else { return [0; N] };
+        let actor = self.actor(site);
+        let Own { bytes, shadow } = self.own(target);
+        let raced = (at..at + N).fold(false, |any, byte| any | shadow.read(byte, actor));
+        let is_written = shadow.is_written(at, N);
+        let value = bytes[at..].first_chunk().copied().unwrap_or([0; N]);
         if raced {
-            self.find(FindingKind::Race, Target::Shared, offset as i64, N, site);
+            self.find(FindingKind::Race, target, offset as i64, N, site);
         }
-        self.shadow.set_written(at, N);
-        self.block_bytes[at..at + N].copy_from_slice(&value);
+        if !is_written {
+            self.find(FindingKind::Uninitialized, target, offset as i64, N, site);
+        }
+        value
     }
 
-    fn load_local<const N: usize>(&mut self, offset: u64, site: Site) -> [u8; N] {
-        if !self.is_inside(self.local_bytes, Target::Local, offset, N, false, site) {
-            return [0; N];
+    /// Stores to memory of the block or of a thread, with all checks.
+    #[inline(never)]
+    fn store_own<const N: usize>(&mut self, target: Target, offset: u64, value: [u8; N], site: Site) {
+        let Some(at) = self.place(target, offset, N, true, site) else { return };
+        let actor = self.actor(site);
+        self.is_local_used |= target == Target::Local;
+        let Own { bytes, shadow } = self.own(target);
+        let changed = (0..N).filter(|it| bytes[at + it] != value[*it]);
+        let raced = changed.fold(false, |any, byte| any | shadow.write(at + byte, actor));
+        shadow.set_written(at, N);
+        bytes[at..at + N].copy_from_slice(&value);
+        if raced {
+            self.find(FindingKind::Race, target, offset as i64, N, site);
         }
-        let at = (self.first_thread + site.lane) as usize * self.local_bytes + offset as usize;
-        if !self.local_shadow.is_written(at, N) {
-            self.find(FindingKind::Uninitialized, Target::Local, offset as i64, N, site);
-        }
-        self.local[at..].first_chunk().copied().unwrap_or([0; N])
     }
 
-    fn store_local<const N: usize>(&mut self, offset: u64, value: [u8; N], site: Site) {
-        if !self.is_inside(self.local_bytes, Target::Local, offset, N, true, site) {
-            return;
-        }
-        let at = (self.first_thread + site.lane) as usize * self.local_bytes + offset as usize;
-        self.is_local_used = true;
-        self.local_shadow.set_written(at, N);
-        self.local[at..at + N].copy_from_slice(&value);
+    fn own(&mut self, target: Target) -> &mut Own {
+        if target == Target::Local { &mut self.local } else { &mut self.own }
     }
 
-    /// Whether an access is within memory of a size, and aligned; else it is found.
-    fn is_inside(
+    /// The place of an access in the memory of the block or of the threads, if it is within it and aligned;
+    /// else it is found.
+    fn place(
         &mut self,
-        size: usize,
         target: Target,
         offset: u64,
         bytes: usize,
         writes: bool,
         site: Site,
-    ) -> bool {
+    ) -> Option<usize> {
+        let (start, size) = match target {
+            Target::Local => ((self.first_thread + site.lane) as usize * self.local_bytes, self.local_bytes),
+            _ => (0, self.own.bytes.len()),
+        };
         let is_inside = offset.checked_add(bytes as u64).is_some_and(|it| it <= size as u64);
         let kind = match (is_inside, writes) {
-            (true, _) if offset.is_multiple_of(bytes as u64) => return true,
+            (true, _) if offset.is_multiple_of(bytes as u64) => return Some(start + offset as usize),
             (true, _) => FindingKind::Misaligned,
             (false, true) => FindingKind::WriteOutOfBounds,
             (false, false) => FindingKind::ReadOutOfBounds,
         };
         self.find(kind, target, offset as i64, bytes, site);
-        false
+        None
     }
 
     fn actor(&self, site: Site) -> Actor {
@@ -509,22 +470,13 @@ impl BlockMemory<'_> {
 
     /// Finds a barrier that threads do not reach together.
     pub(crate) fn find_barrier(&mut self, thread: u32, at: u32, id: usize) {
-        let (kind, target) = (FindingKind::DivergentBarrier, Target::Barrier);
-        self.found.add(Found {
-            kind,
-            at,
-            target,
-            offset: id as i64,
-            bytes: 0,
-            block: self.block,
-            thread,
-            count: 1,
-        });
+        let site = Site { at, lane: thread.wrapping_sub(self.first_thread) };
+        self.find(FindingKind::DivergentBarrier, Target::Barrier, id as i64, 0, site);
     }
 
     #[cold]
     pub(crate) fn find(&mut self, kind: FindingKind, target: Target, offset: i64, bytes: usize, site: Site) {
-        let thread = self.first_thread + site.lane;
+        let thread = self.first_thread.wrapping_add(site.lane);
         let (at, bytes, block) = (site.at, bytes as u32, self.block);
         self.found.add(Found { kind, at, target, offset, bytes, block, thread, count: 1 });
     }
@@ -542,9 +494,15 @@ fn shared_offset(address: u64) -> u64 {
     if window(address) == SHARED_WINDOW { address - SHARED_WINDOW } else { address }
 }
 
+/// The space of an access, and the offset in it if that is not global memory.
 #[inline(always)]
-fn local_offset(address: u64) -> u64 {
-    if window(address) == LOCAL_WINDOW { address - LOCAL_WINDOW } else { address }
+fn located(place: Place, address: u64) -> (Place, u64) {
+    match (place, window(address)) {
+        (Place::Generic | Place::Shared, SHARED_WINDOW) => (Place::Shared, address - SHARED_WINDOW),
+        (Place::Generic | Place::Local, LOCAL_WINDOW) => (Place::Local, address - LOCAL_WINDOW),
+        (Place::Generic, ARGUMENT_WINDOW) => (Place::Param, address - ARGUMENT_WINDOW),
+        _ => (place, address),
+    }
 }
 
 /// Whether the bytes of each lane follow those of the one before.

@@ -30,8 +30,8 @@ impl Warp {
     #[inline(always)]
     fn addresses(&self, base: u32, is_short: bool, offset: i64) -> Long {
         match is_short {
-            true => self.short[base as usize].map(|it| u64::from(it).wrapping_add(offset as u64)),
-            false => self.long[base as usize].map(|it| it.wrapping_add(offset as u64)),
+            true => moved(&self.short[base as usize], offset),
+            false => moved(&self.long[base as usize], offset),
         }
     }
 
@@ -53,7 +53,10 @@ impl Warp {
             for element in 0..N / B {
                 let reg = if N == B { step.inst.d } else { step.lists[step.inst.c as usize + element] };
                 let value = extended::<B, N>(access, &bytes, element);
-                self.put(access.long, reg, step.mask, &[value; LANES]);
+                match access.long {
+                    true => self.set_long(reg, step.mask, &[value; LANES]),
+                    false => self.set(reg, step.mask, &[value as u32; LANES]),
+                }
             }
             return;
         }
@@ -174,6 +177,15 @@ impl Warp {
             },
         );
     }
+}
+
+#[inline(always)]
+fn moved<T: Copy + Into<u64>>(base: &[T; LANES], offset: i64) -> Long {
+    let mut out = [0; LANES];
+    for lane in 0..LANES {
+        out[lane] = base[lane].into().wrapping_add(offset as u64);
+    }
+    out
 }
 
 /// An element of `B` bytes, extended to 64 bits.
