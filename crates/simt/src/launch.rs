@@ -192,11 +192,12 @@ impl<'a> Dispatch<'a> {
     fn finding(&self, found: &Found) -> Finding {
         let [x, y, _] = self.place.size;
         let thread = found.thread;
+        let (line, instruction) = self.statement(found.at);
         Finding {
             kind: found.kind,
             function: self.function.name.clone(),
-            line: crate::ptx::line_at(self.text, found.at as usize),
-            instruction: crate::ptx::statement_at(self.text, found.at as usize),
+            line,
+            instruction,
             target: found.target,
             offset: found.offset,
             bytes: found.bytes,
@@ -206,11 +207,15 @@ impl<'a> Dispatch<'a> {
         }
     }
 
+    /// The line and the text of the instruction at an offset.
+    fn statement(&self, at: u32) -> (usize, String) {
+        (crate::ptx::line_at(self.text, at as usize), crate::ptx::statement_at(self.text, at as usize))
+    }
+
     fn fault(&self, cause: Cause, place: &BlockPlace, warps: Vec<WarpAt>) -> Fault {
         let shown = |it: WarpAt| {
-            let at = it.at as usize;
-            let line = crate::ptx::line_at(self.text, at);
-            (it, line, crate::ptx::statement_at(self.text, at))
+            let (line, text) = self.statement(it.at);
+            (it, line, text)
         };
         let function = self.function.name.clone();
         Fault { cause, function, block: place.block, warps: warps.into_iter().map(shown).collect() }
@@ -218,27 +223,24 @@ impl<'a> Dispatch<'a> {
 }
 
 fn check(function: &Function, launch: &Launch<'_>) -> Result<()> {
-    let [x, y, z] = launch.block;
+    let ([x, y, z], [columns, rows, layers]) = (launch.block, launch.grid);
     let invalid = |what: String| Err(Error::invalid_argument(what));
-    let threads = launch.block.iter().try_fold(1_u32, |all, it| all.checked_mul(*it)).unwrap_or(u32::MAX);
+    let product = |sizes: [u32; 3]| sizes.iter().fold(1_u32, |all, it| all.saturating_mul(*it));
+    let threads = product(launch.block);
     let is_within =
         |sizes: [u32; 3], limits: [u32; 3]| (0..3).all(|it| (1..=limits[it]).contains(&sizes[it]));
     if !is_within(launch.block, MAX_BLOCK) || threads > MAX_BLOCK_THREADS {
-        return invalid(format!(
-            "a block of {x}x{y}x{z} threads: at most {MAX_BLOCK_THREADS}, and none is 0"
-        ));
+        let limit = format!("at most {MAX_BLOCK_THREADS}, and none is 0");
+        return invalid(format!("a block of {x}x{y}x{z} threads: {limit}"));
     }
     if !is_within(launch.grid, MAX_GRID) {
-        let [x, y, z] = launch.grid;
-        return invalid(format!(
-            "a grid of {x}x{y}x{z} blocks: at most 2147483647x65535x65535, and none is 0"
-        ));
+        let limit = "at most 2147483647x65535x65535, and none is 0";
+        return invalid(format!("a grid of {columns}x{rows}x{layers} blocks: {limit}"));
     }
     if let Some(required) = function.required_block.filter(|it| *it != launch.block) {
         return invalid(format!("blocks of {x}x{y}x{z} threads: the kernel requires {required:?}"));
     }
-    let max = function.max_block.map(|it| it.iter().fold(1_u32, |all, it| all.saturating_mul(*it)));
-    if let Some(max) = max.filter(|it| threads > *it) {
+    if let Some(max) = function.max_block.map(product).filter(|it| threads > *it) {
         return invalid(format!("a block of {threads} threads: the kernel allows {max}"));
     }
     if launch.arguments.len() != function.argument_bytes as usize {

@@ -93,16 +93,6 @@ pub(crate) fn from_bf16(bits: u32) -> f32 {
     f32::from_bits(bits << 16)
 }
 
-#[inline(always)]
-pub(crate) fn to_f16(value: f64) -> u32 {
-    F16.round(value, Rounding::Nearest)
-}
-
-#[inline(always)]
-pub(crate) fn to_bf16(value: f64) -> u32 {
-    BF16.round(value, Rounding::Nearest)
-}
-
 /// What a sum lacks to be exact.
 #[inline(always)]
 pub(crate) fn sum_error(a: f64, b: f64) -> f64 {
@@ -144,14 +134,9 @@ pub(crate) fn fma(a: f32, b: f32, c: f32) -> f32 {
 /// `value`, which is `exact` plus an error of the sign of `error` and below one unit of the last place, in
 /// another rounding mode than to nearest.
 pub(crate) fn redirected(value: f64, error: f64, mode: Rounding) -> f64 {
-    if error == 0.0 || error.is_nan() || value.is_nan() || mode == Rounding::Nearest {
-        return value;
-    }
-    if value.is_infinite() {
-        // A finite result that overflowed has an error that is infinite, and is handled by the caller.
-        return value;
-    }
     match mode {
+        // A finite result that overflowed has an error that is infinite, and is handled by the caller.
+        _ if value.is_infinite() => value,
         Rounding::Down if error < 0.0 => value.next_down(),
         Rounding::Up if error > 0.0 => value.next_up(),
         Rounding::Zero if value > 0.0 && error < 0.0 => value.next_down(),

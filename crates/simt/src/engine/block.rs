@@ -1,5 +1,5 @@
 use super::barrier::{BARRIERS, Barrier, BarrierUse};
-use super::group::{Event, GROUP_TURN, Group, Groups, State};
+use super::group::{Action, Event, GROUP_TURN, Group, Groups, State};
 use super::instruction_set::{InstructionSet, WarpPlace, first_lanes};
 use super::memory::BlockMemory;
 use crate::fault::{Cause, WarpAt};
@@ -114,47 +114,34 @@ impl<I: InstructionSet> Block<I> {
         memory: &mut BlockMemory<'_>,
     ) -> Result<(), Cause> {
         let groups = &mut self.warps[index].groups;
-        let split = |group: &mut Group, mask: u64| {
-            let part = Group { mask, calls: group.calls.clone(), ..*group };
-            group.mask &= !mask;
-            part
-        };
-        match event {
-            Event::Limit | Event::Fuel => {}
-            Event::Branch { mask, target } => {
-                let part = split(&mut group, mask);
-                groups.put(Group { pc: target, ..part });
+        let (mask, action) = match event {
+            Event::Lanes(mask, action) => (mask, action),
+            Event::Limit | Event::Fault(_) => {
+                groups.put(group);
+                return if let Event::Fault(cause) = event { Err(cause) } else { Ok(()) };
             }
-            Event::Call { mask, target } => {
-                let mut part = split(&mut group, mask);
+        };
+        let mut part = Group { mask, calls: group.calls.clone(), ..group };
+        group.mask &= !mask;
+        match action {
+            Action::Branch(target) => groups.put(Group { pc: target, ..part }),
+            Action::Call(target) => {
                 part.calls.push(part.pc);
                 groups.put(Group { pc: target, ..part });
             }
-            Event::Return { mask } => {
-                let mut part = split(&mut group, mask);
-                match part.calls.pop() {
-                    Some(pc) => groups.put(Group { pc, ..part }),
-                    None => self.exit(code, index, mask, memory),
-                }
-            }
-            Event::Exit { mask } => {
-                group.mask &= !mask;
-                self.exit(code, index, mask, memory);
-            }
-            Event::Lanes { mask } => {
-                let part = split(&mut group, mask);
+            Action::Return => match part.calls.pop() {
+                Some(pc) => groups.put(Group { pc, ..part }),
+                None => self.exit(code, index, mask, memory),
+            },
+            Action::Exit => self.exit(code, index, mask, memory),
+            Action::Wait => {
                 groups.put(Group { state: State::Lanes, ..part });
                 group.pc += 1;
             }
-            Event::Barrier { mask, barrier } => {
-                let part = split(&mut group, mask);
+            Action::Barrier(barrier) => {
                 groups.put(Group { state: State::Barrier(barrier.id), ..part });
-                self.warps[index].groups.put(group);
-                return self.arrive(code, index, mask, &barrier, memory);
-            }
-            Event::Fault(cause) => {
                 groups.put(group);
-                return Err(cause);
+                return self.arrive(code, index, mask, &barrier, memory);
             }
         }
         self.warps[index].groups.put(group);

@@ -36,19 +36,24 @@ pub(crate) enum State {
 /// Why a group stopped. Its place is that of the next instruction, or of the one that waits.
 #[derive(Debug)]
 pub(crate) enum Event {
-    // It is at or beyond its limit, or jumped backwards while it is watched.
+    /// It is at or beyond its limit, jumped backwards while it is watched, or used up its fuel.
     Limit,
-    // Its fuel is used up.
-    Fuel,
-    // The lanes of a mask are at a target, the others at the place of the group.
-    Branch { mask: u64, target: u32 },
-    Call { mask: u64, target: u32 },
-    Return { mask: u64 },
-    Exit { mask: u64 },
-    // The lanes of a mask, at this place, need others of their warp to reach it; the rest is at the next.
-    Lanes { mask: u64 },
-    Barrier { mask: u64, barrier: BarrierUse },
+    /// The lanes of a mask do something, the others are at the place of the group.
+    Lanes(u64, Action),
     Fault(Cause),
+}
+
+/// What lanes of a group do.
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// They go on at a target.
+    Branch(u32),
+    Call(u32),
+    Return,
+    Exit,
+    /// At this place, they need others of their warp to reach it; the rest is at the next.
+    Wait,
+    Barrier(BarrierUse),
 }
 
 /// The groups of a warp.

@@ -16,7 +16,7 @@ mod windows;
 
 pub(crate) use barrier::BarrierUse;
 pub(crate) use block::{Block, BlockPlace};
-pub(crate) use group::{Event, Group};
+pub(crate) use group::{Action, Event, Group};
 pub(crate) use instruction_set::{InstructionSet, WarpPlace};
 pub(crate) use memory::{BlockMemory, Site};
 pub(crate) use regions::{Regions, Shared};

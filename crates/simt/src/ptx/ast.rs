@@ -46,6 +46,7 @@ pub(crate) enum Number {
     Double(u64),
 }
 
+#[derive(Default)]
 pub(crate) struct FunctionText<'a> {
     pub at: usize,
     pub name: &'a str,

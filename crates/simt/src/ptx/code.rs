@@ -74,11 +74,11 @@ fn names<'a>(
             offset = end.next_multiple_of(align);
             end = offset + bytes;
             if end > limits.variable_bytes.into() || variable.is_external {
-                let (expected, found) = if variable.is_external {
-                    ("a variable of this module".to_owned(), "one of another")
-                } else {
-                    (format!("at most {} bytes of variables", limits.variable_bytes), "more")
+                let expected = match variable.is_external {
+                    true => "a variable of this module".to_owned(),
+                    false => format!("at most {} bytes of variables", limits.variable_bytes),
                 };
+                let found = if variable.is_external { "one of another" } else { "more" };
                 return Err(lexer::error_at(text, variable.at, Fault::Unsupported, expected, found));
             }
             let (offset, bytes) = (offset as u32, bytes as u32);
@@ -113,15 +113,10 @@ fn initialize(names: &Names<'_>, variable: &Variable<'_>, bytes: &mut [u8]) -> R
         let value = match *initial {
             Initial::Number(number) => bits_of(number, variable.kind),
             Initial::Address { name, offset, generic } => {
-                names.variables.get(name).filter(|_| size >= 4).and_then(|(target, at)| {
-                    let address = match target.space {
-                        Place::Shared => return None,
-                        _ => crate::VARIABLES_ADDRESS + u64::from(*at),
-                    };
-                    // Addresses in `.global` and `.const` are generic ones.
-                    let _ = generic;
-                    Some(address.wrapping_add(offset as u64))
-                })
+                // Addresses in `.global` and `.const` are generic ones.
+                let _ = generic;
+                let target = names.variables.get(name).filter(|it| size >= 4 && it.0.space != Place::Shared);
+                target.map(|it| (crate::VARIABLES_ADDRESS + u64::from(it.1)).wrapping_add(offset as u64))
             }
         };
         let Some(value) = value else {

@@ -122,24 +122,12 @@ impl<'a> Parser<'a> {
     }
 
     fn function(&mut self, at: usize, is_entry: bool) -> Result<FunctionText<'a>, FormatError> {
-        let returns = if !is_entry && self.lexer.peek()? == Some(Token::Mark('(')) {
-            self.parameters()?
-        } else {
-            Vec::new()
-        };
-        let name = self.name("the name of a function")?;
-        let parameters =
-            if self.lexer.peek()? == Some(Token::Mark('(')) { self.parameters()? } else { Vec::new() };
-        let mut function = FunctionText {
-            at,
-            name,
-            is_entry,
-            returns,
-            parameters,
-            max_block: None,
-            required_block: None,
-            body: None,
-        };
+        let mut function = FunctionText { at, is_entry, ..FunctionText::default() };
+        if !is_entry {
+            function.returns = self.parameters()?;
+        }
+        function.name = self.name("the name of a function")?;
+        function.parameters = self.parameters()?;
         loop {
             match self.next("the body of a function")? {
                 (_, Token::Mark('{')) => {
@@ -174,26 +162,39 @@ impl<'a> Parser<'a> {
         Ok(sizes)
     }
 
+    /// Parameters or results, if there are some.
     fn parameters(&mut self) -> Result<Vec<Variable<'a>>, FormatError> {
-        self.mark('(')?;
-        let mut parameters = Vec::new();
-        while !self.lexer.takes(')')? {
-            if !parameters.is_empty() {
+        if !self.lexer.takes('(')? {
+            return Ok(Vec::new());
+        }
+        let limit = self.limits.parameters;
+        let mut count = 0;
+        self.separated(')', |this| {
+            let (at, token) = this.next("a parameter")?;
+            count += 1;
+            this.limited(at, count, limit, "parameters")?;
+            match token {
+                Token::Word(".param") => this.variable(at, Place::Param),
+                Token::Word(".reg") => Ok(Variable { is_register: true, ..this.variable(at, Place::Param)? }),
+                _ => Err(this.error(at, Fault::Corrupt, ".param or .reg", shown(token))),
+            }
+        })
+    }
+
+    /// Items with commas between them, up to a mark.
+    fn separated<T>(
+        &mut self,
+        end: char,
+        mut item: impl FnMut(&mut Self) -> Result<T, FormatError>,
+    ) -> Result<Vec<T>, FormatError> {
+        let mut all = Vec::new();
+        while !self.lexer.takes(end)? {
+            if !all.is_empty() {
                 self.mark(',')?;
             }
-            let (at, token) = self.next("a parameter")?;
-            let parameter = match token {
-                Token::Word(".param") => self.variable(at, Place::Param)?,
-                Token::Word(".reg") => Variable { is_register: true, ..self.variable(at, Place::Param)? },
-                _ => return Err(self.error(at, Fault::Corrupt, ".param or .reg", shown(token))),
-            };
-            if parameters.len() == self.limits.parameters {
-                let expected = format!("at most {} parameters", self.limits.parameters);
-                return Err(self.error(at, Fault::Unsupported, expected, "more"));
-            }
-            parameters.push(parameter);
+            all.push(item(self)?);
         }
-        Ok(parameters)
+        Ok(all)
     }
 
     /// Statements up to the brace that closes the body.
@@ -205,10 +206,7 @@ impl<'a> Parser<'a> {
             match token {
                 Token::Mark('{') => {
                     depth += 1;
-                    if depth > self.limits.nesting {
-                        let expected = format!("at most {} nested blocks", self.limits.nesting);
-                        return Err(self.error(at, Fault::Unsupported, expected, "more"));
-                    }
+                    self.limited(at, depth, self.limits.nesting as usize, "nested blocks")?;
                     body.push(Statement::Open);
                 }
                 Token::Mark('}') if depth == 0 => return Ok(body),
@@ -282,13 +280,7 @@ impl<'a> Parser<'a> {
         guard: Option<(&'a str, bool)>,
         opcode: &'a str,
     ) -> Result<InstructionText<'a>, FormatError> {
-        let mut operands = Vec::new();
-        while !self.lexer.takes(';')? {
-            if !operands.is_empty() {
-                self.mark(',')?;
-            }
-            operands.push(self.operand(0)?);
-        }
+        let operands = self.separated(';', |this| this.operand(0))?;
         let at = self.text.len().min(at + self.text[at..].find(opcode).unwrap_or(0));
         Ok(InstructionText { at, guard, opcode, operands })
     }
@@ -300,8 +292,8 @@ impl<'a> Parser<'a> {
             return Err(self.error(at, Fault::Corrupt, "an operand", "nested brackets"));
         }
         Ok(match token {
-            Token::Mark('{') => Operand::Vector(self.operands('}', depth)?),
-            Token::Mark('(') => Operand::List(self.operands(')', depth)?),
+            Token::Mark('{') => Operand::Vector(self.separated('}', |this| this.operand(depth + 1))?),
+            Token::Mark('(') => Operand::List(self.separated(')', |this| this.operand(depth + 1))?),
             Token::Mark('[') => self.address()?,
             Token::Mark('!') => Operand::Not(self.name("a predicate")?),
             Token::Word(word) if !word.starts_with(|it: char| it.is_ascii_digit()) => {
@@ -316,17 +308,6 @@ impl<'a> Parser<'a> {
                 Operand::Number(self.constant()?)
             }
         })
-    }
-
-    fn operands(&mut self, end: char, depth: usize) -> Result<Vec<Operand<'a>>, FormatError> {
-        let mut all = Vec::new();
-        while !self.lexer.takes(end)? {
-            if !all.is_empty() {
-                self.mark(',')?;
-            }
-            all.push(self.operand(depth + 1)?);
-        }
-        Ok(all)
     }
 
     /// The rest of an address: a name, an offset, or both.
@@ -372,11 +353,14 @@ impl<'a> Parser<'a> {
     /// Counts a statement, of which a limited number may be.
     fn count_statement(&mut self, at: usize) -> Result<(), FormatError> {
         self.statements += 1;
-        if self.statements > self.limits.statements {
-            let expected = format!("at most {} statements", self.limits.statements);
-            return Err(self.error(at, Fault::Unsupported, expected, "more"));
+        self.limited(at, self.statements, self.limits.statements, "statements")
+    }
+
+    fn limited(&self, at: usize, count: usize, limit: usize, what: &str) -> Result<(), FormatError> {
+        match count > limit {
+            true => Err(self.error(at, Fault::Unsupported, format!("at most {limit} {what}"), "more")),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     pub(super) fn next(&mut self, expected: &str) -> Result<(usize, Token<'a>), FormatError> {
@@ -410,12 +394,7 @@ impl<'a> Parser<'a> {
         let word = self.any_word(expected)?;
         let is_name = word.starts_with(|it: char| it.is_ascii_alphabetic() || matches!(it, '_' | '$' | '%'));
         if !is_name || word.len() > self.limits.name_bytes {
-            return Err(self.error(
-                at,
-                Fault::Corrupt,
-                expected,
-                format!("'{}'", rehal_base::shortened(word)),
-            ));
+            return Err(self.error(at, Fault::Corrupt, expected, shown(Token::Word(word))));
         }
         Ok(word)
     }

@@ -4,46 +4,41 @@ use super::lanes::{LANES, Long, Step, Warp, truth};
 /// The operations of a width: `$u` and `$s` are its integers, `$wu` and `$ws` those of twice its bits, and
 /// `$store` is how lanes keep it. Division by zero gives all ones, and the dividend as the remainder.
 macro_rules! binary {
-    ($warp:ident . $two:ident, $step:ident, $op:ident, $u:ty, $s:ty, $wu:ty, $ws:ty, $store:ty) => {
+    ($warp:ident . $two:ident, $step:ident, $op:ident, $u:ty, $s:ty, $wu:ty, $ws:ty, $store:ty) => {{
+        macro_rules! lanes {
+            ($kind:ty: |$a:ident, $b:ident| $out:expr) => {
+                $warp.$two($step, |a, b| {
+                    let ($a, $b) = (a as $kind, b as $kind);
+                    let out = $out;
+                    out as $u as $store
+                })
+            };
+        }
         match $op {
-            IntOp::Add => $warp.$two($step, |a, b| (a as $u).wrapping_add(b as $u) as $store),
-            IntOp::Sub => $warp.$two($step, |a, b| (a as $u).wrapping_sub(b as $u) as $store),
-            IntOp::AddSat => $warp.$two($step, |a, b| (a as $s).saturating_add(b as $s) as $u as $store),
-            IntOp::SubSat => $warp.$two($step, |a, b| (a as $s).saturating_sub(b as $s) as $u as $store),
-            IntOp::Mul => $warp.$two($step, |a, b| (a as $u).wrapping_mul(b as $u) as $store),
-            IntOp::MulHiS => $warp.$two($step, |a, b| {
-                ((a as $s as $ws).wrapping_mul(b as $s as $ws) >> <$u>::BITS) as $u as $store
-            }),
-            IntOp::MulHiU => $warp.$two($step, |a, b| {
-                ((a as $u as $wu).wrapping_mul(b as $u as $wu) >> <$u>::BITS) as $u as $store
-            }),
-            IntOp::DivS => $warp.$two($step, |a, b| match b as $s {
-                0 => <$u>::MAX as $store,
-                b => (a as $s).wrapping_div(b) as $u as $store,
-            }),
-            IntOp::DivU => {
-                $warp.$two($step, |a, b| (a as $u).checked_div(b as $u).unwrap_or(<$u>::MAX) as $store)
-            }
-            IntOp::RemS => $warp.$two($step, |a, b| match b as $s {
-                0 => a,
-                b => (a as $s).wrapping_rem(b) as $u as $store,
-            }),
-            IntOp::RemU => {
-                $warp.$two($step, |a, b| (a as $u).checked_rem(b as $u).unwrap_or(a as $u) as $store)
-            }
-            IntOp::MinS => $warp.$two($step, |a, b| (a as $s).min(b as $s) as $u as $store),
-            IntOp::MinU => $warp.$two($step, |a, b| a.min(b)),
-            IntOp::MaxS => $warp.$two($step, |a, b| (a as $s).max(b as $s) as $u as $store),
-            IntOp::MaxU => $warp.$two($step, |a, b| a.max(b)),
-            IntOp::And => $warp.$two($step, |a, b| a & b),
-            IntOp::Or => $warp.$two($step, |a, b| a | b),
-            IntOp::Xor => $warp.$two($step, |a, b| a ^ b),
-            IntOp::AbsDiffS => $warp.$two($step, |a, b| (a as $s).abs_diff(b as $s) as $store),
-            IntOp::AbsDiffU => $warp.$two($step, |a, b| (a as $u).abs_diff(b as $u) as $store),
+            IntOp::Add => lanes!($u: |a, b| a.wrapping_add(b)),
+            IntOp::Sub => lanes!($u: |a, b| a.wrapping_sub(b)),
+            IntOp::AddSat => lanes!($s: |a, b| a.saturating_add(b)),
+            IntOp::SubSat => lanes!($s: |a, b| a.saturating_sub(b)),
+            IntOp::Mul => lanes!($u: |a, b| a.wrapping_mul(b)),
+            IntOp::MulHiS => lanes!($s: |a, b| ((a as $ws).wrapping_mul(b as $ws) >> <$u>::BITS)),
+            IntOp::MulHiU => lanes!($u: |a, b| ((a as $wu).wrapping_mul(b as $wu) >> <$u>::BITS)),
+            IntOp::DivS => lanes!($s: |a, b| if b == 0 { -1 } else { a.wrapping_div(b) }),
+            IntOp::DivU => lanes!($u: |a, b| a.checked_div(b).unwrap_or(<$u>::MAX)),
+            IntOp::RemS => lanes!($s: |a, b| if b == 0 { a } else { a.wrapping_rem(b) }),
+            IntOp::RemU => lanes!($u: |a, b| a.checked_rem(b).unwrap_or(a)),
+            IntOp::MinS => lanes!($s: |a, b| a.min(b)),
+            IntOp::MinU => lanes!($u: |a, b| a.min(b)),
+            IntOp::MaxS => lanes!($s: |a, b| a.max(b)),
+            IntOp::MaxU => lanes!($u: |a, b| a.max(b)),
+            IntOp::And => lanes!($store: |a, b| (a & b)),
+            IntOp::Or => lanes!($store: |a, b| (a | b)),
+            IntOp::Xor => lanes!($store: |a, b| (a ^ b)),
+            IntOp::AbsDiffS => lanes!($s: |a, b| a.abs_diff(b)),
+            IntOp::AbsDiffU => lanes!($u: |a, b| a.abs_diff(b)),
             // Shifts have an amount of 32 bits, and are done elsewhere.
             IntOp::Shl | IntOp::ShrS | IntOp::ShrU => {}
         }
-    };
+    }};
 }
 
 impl Warp {

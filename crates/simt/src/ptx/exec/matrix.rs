@@ -12,7 +12,7 @@ use super::super::op::{Matrix, Place};
 use super::super::types::Type;
 use super::lanes::{LANES, Step, Warp};
 use crate::engine::BlockMemory;
-use crate::numbers::{NAN_16, canonical, from_bf16, from_f16, to_f16};
+use crate::numbers::{F16, NAN_16, Rounding, canonical, from_bf16, from_f16};
 
 /// Rows of A and columns of A or rows of B, at most.
 const M: usize = 16;
@@ -94,7 +94,9 @@ impl Warp {
                 };
                 let result =
                     |element: usize| sums[g + 8 * (element / 2)][2 * t + element % 2] + accumulator(element);
-                let half = |value: f32| if value.is_nan() { NAN_16 } else { to_f16(value.into()) };
+                let half = |value: f32| {
+                    if value.is_nan() { NAN_16 } else { F16.round(value.into(), Rounding::Nearest) }
+                };
                 *out = match matrix.d {
                     Type::F16 => half(result(2 * index)) | half(result(2 * index + 1)) << 16,
                     _ => canonical(result(index)),

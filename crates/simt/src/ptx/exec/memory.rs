@@ -2,7 +2,7 @@ use super::super::op::{Access, Atomic, AtomicFn, Place};
 use super::super::types::Type;
 use super::lanes::{LANES, Long, Step, Warp, lanes_of, truth};
 use crate::engine::{BlockMemory, LOCAL_WINDOW, SHARED_WINDOW, Site, WINDOW_BYTES};
-use crate::numbers::{from_bf16, from_f16, to_bf16, to_f16};
+use crate::numbers::{BF16, F16, Rounding, from_bf16, from_f16, odd_sum};
 
 /// Calls a function for the bytes of an element, and of all elements.
 macro_rules! by_size {
@@ -277,7 +277,7 @@ fn chosen(is_first: bool, first: u64, second: u64) -> u64 {
 
 fn add_halves(a: u32, b: u32, is_f16: bool) -> u32 {
     match is_f16 {
-        true => to_f16(f64::from(from_f16(a)) + f64::from(from_f16(b))),
-        false => to_bf16(crate::numbers::odd_sum(from_bf16(a).into(), from_bf16(b).into())),
+        true => F16.round(f64::from(from_f16(a)) + f64::from(from_f16(b)), Rounding::Nearest),
+        false => BF16.round(odd_sum(from_bf16(a).into(), from_bf16(b).into()), Rounding::Nearest),
     }
 }

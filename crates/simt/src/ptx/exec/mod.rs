@@ -15,7 +15,7 @@ mod warp;
 
 use super::op::Op;
 use super::program::{Program, Special};
-use crate::engine::{BarrierUse, BlockMemory, Event, Group, InstructionSet, WarpPlace};
+use crate::engine::{Action, BarrierUse, BlockMemory, Event, Group, InstructionSet, WarpPlace};
 use crate::fault::Cause;
 pub(crate) use lanes::Warp;
 use lanes::{LANES, Short, Step, mask_of};
@@ -57,7 +57,7 @@ impl InstructionSet for Program {
                 return Event::Limit;
             }
             if *fuel == 0 {
-                return Event::Fuel;
+                return Event::Limit;
             }
             *fuel -= 1;
             let inst = &self.code[pc as usize];
@@ -75,7 +75,7 @@ impl InstructionSet for Program {
                 let target = inst.imm as u32;
                 if mask != active {
                     group.pc = pc;
-                    return Event::Branch { mask: mask.into(), target };
+                    return Event::Lanes(mask.into(), Action::Branch(target));
                 }
                 let is_backwards = target < pc;
                 pc = target;
@@ -165,17 +165,12 @@ impl Warp {
             Op::Convert(convert) => self.convert(&convert, step),
             Op::Load(access) => self.load(&access, step, memory),
             Op::Store(access) => self.store(&access, step, memory),
-            _ => return self.execute_rarer(step, group, memory),
+            _ => return self.rarer(step, group, memory),
         }
         None
     }
 
-    fn execute_rarer(
-        &mut self,
-        step: Step<'_>,
-        group: &mut Group,
-        memory: &mut BlockMemory<'_>,
-    ) -> Option<Event> {
+    fn rarer(&mut self, step: Step<'_>, group: &mut Group, memory: &mut BlockMemory<'_>) -> Option<Event> {
         match step.inst.op {
             Op::IntUnary(op, width) => self.int_unary(op, width, step),
             Op::BitCount(count, width) => self.bit_count(count, width, step),
@@ -207,20 +202,15 @@ impl Warp {
             Op::Clock => self.set(step.inst.d, step.mask, &[memory.instructions as u32; LANES]),
             Op::ClockLong => self.set_long(step.inst.d, step.mask, &[memory.instructions; LANES]),
             Op::Nothing => {}
-            _ => return self.execute_together(step, group, memory),
+            _ => return self.together(step, group, memory),
         }
         None
     }
 
     /// Instructions of several lanes together, and control flow.
-    fn execute_together(
-        &mut self,
-        step: Step<'_>,
-        group: &mut Group,
-        memory: &mut BlockMemory<'_>,
-    ) -> Option<Event> {
+    fn together(&mut self, step: Step<'_>, group: &mut Group, memory: &mut BlockMemory<'_>) -> Option<Event> {
         let Step { inst, mask, .. } = step;
-        let (wide, first) = (u64::from(mask), mask.trailing_zeros() as usize);
+        let first = mask.trailing_zeros() as usize;
         let members = match inst.op {
             Op::Shuffle(_)
             | Op::Vote(_)
@@ -233,7 +223,7 @@ impl Warp {
         };
         if let Some(members) = members {
             if members & group.live as u32 & !mask != 0 {
-                return Some(Event::Lanes { mask: wide });
+                return Some(Event::Lanes(mask.into(), Action::Wait));
             }
             memory.end_step();
         }
@@ -245,12 +235,8 @@ impl Warp {
             Op::Redux(reduce) => self.redux(reduce, step),
             Op::SyncWarp => {}
             Op::Mma(matrix) => self.mma(&matrix, step),
-            Op::LoadMatrix { count, transposed } => {
-                self.load_matrix(count, transposed, step, memory);
-            }
-            Op::StoreMatrix { count, transposed } => {
-                self.store_matrix(count, transposed, step, memory);
-            }
+            Op::LoadMatrix { count, transposed } => self.load_matrix(count, transposed, step, memory),
+            Op::StoreMatrix { count, transposed } => self.store_matrix(count, transposed, step, memory),
             Op::MoveMatrix => self.move_matrix(step),
             _ => return self.control(step, group),
         }
@@ -260,8 +246,8 @@ impl Warp {
     /// Control flow, and barriers of the block.
     fn control(&mut self, step: Step<'_>, group: &mut Group) -> Option<Event> {
         let Step { inst, mask, .. } = step;
-        let (wide, first) = (u64::from(mask), mask.trailing_zeros() as usize);
-        let event = match inst.op {
+        let (mut done, first) = (mask, mask.trailing_zeros() as usize);
+        let action = match inst.op {
             Op::Barrier(kind) => {
                 let id = self.short[inst.a as usize][first];
                 let threads = (inst.imm != 0).then(|| self.short[inst.b as usize][first]);
@@ -272,8 +258,7 @@ impl Warp {
                     return Some(Event::Fault(Cause::Invalid(what)));
                 }
                 let predicate = mask_of(&self.short[inst.c as usize]).into();
-                let barrier = BarrierUse { id, threads, kind, predicate };
-                Event::Barrier { mask: wide, barrier }
+                Action::Barrier(BarrierUse { id, threads, kind, predicate })
             }
             Op::BranchIndexed => {
                 // Lanes with another index execute it again.
@@ -284,20 +269,16 @@ impl Warp {
                     return Some(Event::Fault(Cause::Invalid(what)));
                 }
                 let same = (0..LANES).filter(|it| indices[*it] == index).fold(0, |all, it| all | 1 << it);
-                let target = step.lists[inst.imm as usize + index as usize];
-                let event = Event::Branch { mask: (mask & same).into(), target };
-                if mask & !same != 0 {
-                    return Some(event);
-                }
-                event
+                done &= same;
+                Action::Branch(step.lists[inst.imm as usize + index as usize])
             }
-            Op::Call => Event::Call { mask: wide, target: inst.imm as u32 },
-            Op::Return => Event::Return { mask: wide },
-            Op::Exit => Event::Exit { mask: wide },
+            Op::Call => Action::Call(inst.imm as u32),
+            Op::Return => Action::Return,
+            Op::Exit => Action::Exit,
             Op::Trap => return Some(Event::Fault(Cause::Trap)),
             _ => return None,
         };
-        group.pc += 1;
-        Some(event)
+        group.pc += u32::from(done == mask);
+        Some(Event::Lanes(done.into(), action))
     }
 }

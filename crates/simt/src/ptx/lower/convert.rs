@@ -68,13 +68,7 @@ impl<'a> Lowering<'a, '_> {
         if !kind.is_bits() {
             return Err(self.corrupt("a type of bits", format!("{kind:?}")));
         }
-        let mut registers = Vec::new();
-        for operand in elements {
-            registers.push(match are_written {
-                true => self.destination(operand, element)?,
-                false => self.source(operand, element)?,
-            });
-        }
+        let registers = self.all(elements, element, are_written)?;
         Ok((element.bits() as u8, elements.len() as u8, self.list(&registers)))
     }
 

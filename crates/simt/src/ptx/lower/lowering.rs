@@ -252,22 +252,23 @@ impl<'a, 'b> Lowering<'a, 'b> {
         if function.body.is_none() || function.is_entry {
             return Err(self.unsupported("a function with a body", format!("'{name}', which has none")));
         }
-        let mut places = [Vec::new(), Vec::new()];
-        for (index, formals) in [&function.returns, &function.parameters].into_iter().enumerate() {
-            for formal in formals {
-                places[index].push(if formal.is_register {
-                    Formal::Register { reg: self.new_register(formal.kind.bank())?, kind: formal.kind }
-                } else {
-                    let bytes = formal.bytes.unwrap_or(0);
-                    let offset = self.memory_bytes(Place::Local, bytes, formal.align)?;
-                    Formal::Memory { offset, bytes: bytes as u32, align: formal.align }
-                });
-            }
-        }
-        let [returns, parameters] = places;
-        let callee = Callee { returns, parameters };
+        let returns = self.formals(&function.returns)?;
+        let callee = Callee { returns, parameters: self.formals(&function.parameters)? };
         self.callees.insert(name, callee.clone());
         Ok(callee)
+    }
+
+    fn formals(&mut self, formals: &[Variable<'a>]) -> Lowered<Vec<Formal>> {
+        let mut place = |formal: &Variable<'a>| {
+            if formal.is_register {
+                let reg = self.new_register(formal.kind.bank())?;
+                return Ok(Formal::Register { reg, kind: formal.kind });
+            }
+            let (bytes, align) = (formal.bytes.unwrap_or(0), formal.align);
+            let offset = self.memory_bytes(Place::Local, bytes, align)?;
+            Ok(Formal::Memory { offset, bytes: bytes as u32, align })
+        };
+        formals.iter().map(&mut place).collect()
     }
 
     /// Declares the parameters of the current function under their names.

@@ -195,28 +195,21 @@ impl<'a> Lowering<'a, '_> {
     /// Fences, prefetches and waits: every access is done at once, and time does not pass.
     pub(super) fn without_effect(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
         match form.opcode {
-            "membar" => {
-                self.want(form, "cta gl sys")?;
-                self.expect(form, 0)
-            }
+            "membar" => self.want(form, "cta gl sys").map(drop)?,
             "fence" => {
                 form.takes("sc acq_rel acquire release");
                 self.want(form, SCOPES)?;
-                self.expect(form, 0)
             }
+            "griddepcontrol" => self.want(form, "launch_dependents wait").map(drop)?,
             "nanosleep" => {
                 self.kind_of(form, "u32")?;
                 self.expect(form, 1)?;
-                self.source(&form.operands[0], Type::U32).map(drop)
+                return self.source(&form.operands[0], Type::U32).map(drop);
             }
             "pmevent" => {
                 form.takes("mask");
                 self.expect(form, 1)?;
-                self.integer(&form.operands[0], 1 << 16).map(drop)
-            }
-            "griddepcontrol" => {
-                self.want(form, "launch_dependents wait")?;
-                self.expect(form, 0)
+                return self.integer(&form.operands[0], 1 << 16).map(drop);
             }
             _ => {
                 place(form);
@@ -224,9 +217,10 @@ impl<'a> Lowering<'a, '_> {
                     self.want(form, HINTS)?;
                 }
                 self.expect_within(form, 1, 2)?;
-                self.address(&form.operands[0]).map(drop)
+                return self.address(&form.operands[0]).map(drop);
             }
         }
+        self.expect(form, 0)
     }
 }
 

@@ -179,6 +179,15 @@ impl<'a> Lowering<'a, '_> {
         Ok(self.origin(operand, kind, Match::Exact)?.0)
     }
 
+    /// The registers of operands of one type.
+    pub(super) fn all(&mut self, all: &[Operand<'a>], kind: Type, are_written: bool) -> Lowered<Vec<Reg>> {
+        let mut register = |operand| match are_written {
+            true => self.destination(operand, kind),
+            false => self.source(operand, kind),
+        };
+        all.iter().map(&mut register).collect()
+    }
+
     /// A constant integer.
     pub(super) fn integer(&self, operand: &Operand<'a>, limit: i128) -> Lowered<i64> {
         match operand {

@@ -27,13 +27,9 @@ impl<'a> Lowering<'a, '_> {
         self.kind_of(form, "b32")?;
         self.expect(form, 5)?;
         let [d, p] = self.pair(&form.operands[0], true)?;
-        let mut sources = [0; 4];
-        for (source, operand) in sources.iter_mut().zip(&form.operands[1..]) {
-            *source = self.source(operand, Type::B32)?;
-        }
-        let [a, b, c, members] = sources;
-        let list = self.list(&[members, p]);
-        self.emit(Op::Shuffle(mode), [d, a, b, c], list)
+        let sources = self.all(&form.operands[1..], Type::B32, false)?;
+        let list = self.list(&[sources[3], p]);
+        self.emit(Op::Shuffle(mode), [d, sources[0], sources[1], sources[2]], list)
     }
 
     /// An instruction with a destination, a source, and the mask of the lanes that take part.
@@ -134,33 +130,19 @@ impl<'a> Lowering<'a, '_> {
         self.expect(form, 4)?;
         let mut list = Vec::new();
         for (index, (kind, count)) in matrix.registers().into_iter().enumerate() {
-            self.fragment(&form.operands[index], kind, count, index == 0, &mut list)?;
+            list.extend(self.fragment(&form.operands[index], kind, count, index == 0)?);
         }
         let list = self.list(&list);
         self.emit(Op::Mma(matrix), [], list)
     }
 
-    /// Adds the registers of a part of a matrix to a list.
-    fn fragment(
-        &mut self,
-        operand: &Operand<'a>,
-        kind: Type,
-        count: usize,
-        is_written: bool,
-        list: &mut Vec<Reg>,
-    ) -> Lowered<()> {
-        let all = match operand {
-            Operand::Vector(all) if all.len() == count => all.as_slice(),
-            Operand::Name(_) if count == 1 => std::slice::from_ref(operand),
-            _ => return Err(self.corrupt(format!("{count} registers in braces"), "another operand")),
-        };
-        for operand in all {
-            list.push(match is_written {
-                true => self.destination(operand, kind)?,
-                false => self.source(operand, kind)?,
-            });
+    /// The registers of a part of a matrix.
+    fn fragment(&mut self, operand: &Operand<'a>, kind: Type, count: usize, is_d: bool) -> Lowered<Vec<Reg>> {
+        match operand {
+            Operand::Vector(all) if all.len() == count => self.all(all, kind, is_d),
+            Operand::Name(_) if count == 1 => self.all(std::slice::from_ref(operand), kind, is_d),
+            _ => Err(self.corrupt(format!("{count} registers in braces"), "another operand")),
         }
-        Ok(())
     }
 
     pub(super) fn move_matrix(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
@@ -181,7 +163,7 @@ impl<'a> Lowering<'a, '_> {
         let (registers, address) = if is_load { (0, 1) } else { (1, 0) };
         let (base, offset, short, _) = self.address(&form.operands[address])?;
         let mut list = vec![offset as u32, u32::from(short)];
-        self.fragment(&form.operands[registers], Type::B32, count.into(), is_load, &mut list)?;
+        list.extend(self.fragment(&form.operands[registers], Type::B32, count.into(), is_load)?);
         let list = self.list(&list);
         let op = match is_load {
             true => Op::LoadMatrix { count, transposed },
