@@ -130,9 +130,10 @@ impl<'a> Dispatch<'a> {
     ) -> Result<(), Fault> {
         let Some(first) = share() else { return Ok(()) };
         let threads = self.place.size.iter().product();
-        let block_bytes = self.code.shared_bytes() + self.place.dynamic_shared_bytes;
+        let block_bytes = self.function.shared_bytes + self.place.dynamic_shared_bytes;
         let lanes = <Program as InstructionSet>::LANES;
-        let mut memory = BlockMemory::new(&self.shared, lanes, threads, block_bytes, self.code.local_bytes());
+        let mut memory =
+            BlockMemory::new(&self.shared, lanes, threads, block_bytes, self.function.local_bytes);
         let mut block = Block::new(self.code, threads);
         let mut counted = 0;
         let mut go_on = |memory: &BlockMemory<'_>| {

@@ -17,8 +17,9 @@ pub(crate) struct BarrierUse {
 /// A barrier of a block: it counts threads.
 #[derive(Clone, Default)]
 pub(crate) struct Barrier {
-    arrived: u32,
-    threads: Option<u32>,
+    pub arrived: u32,
+    /// Threads that it waits for; all of the block if `None`.
+    pub threads: Option<u32>,
     kind: Option<BarrierKind>,
     is_true: u32,
     /// The warps of which lanes arrived.
@@ -73,14 +74,5 @@ impl Barrier {
         };
         *self = Self::default();
         value
-    }
-
-    /// Whether it waits for all threads of the block.
-    pub(crate) fn is_of_all(&self) -> bool {
-        self.threads.is_none()
-    }
-
-    pub(crate) fn arrived(&self) -> u32 {
-        self.arrived
     }
 }

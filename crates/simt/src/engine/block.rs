@@ -187,7 +187,7 @@ impl<I: InstructionSet> Block<I> {
         if !self.barriers[id].is_complete(self.live) {
             return;
         }
-        if memory.shared.checks.barriers && self.barriers[id].is_of_all() {
+        if memory.shared.checks.barriers && self.barriers[id].threads.is_none() {
             self.check_barrier(code, id, memory);
         }
         memory.end_phase();
@@ -227,7 +227,7 @@ impl<I: InstructionSet> Block<I> {
                     State::Ready => ("runs".to_owned(), group.pc),
                     State::Lanes => ("waits for other lanes".to_owned(), group.pc),
                     State::Barrier(id) => {
-                        let arrived = self.barriers[id as usize].arrived();
+                        let arrived = self.barriers[id as usize].arrived;
                         (format!("waits at barrier {id}, which {arrived} threads reached"), group.pc - 1)
                     }
                 };

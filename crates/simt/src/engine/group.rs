@@ -88,14 +88,14 @@ impl Groups {
             return Some(group);
         }
         self.join();
-        let ready = |it: &&(usize, &Group)| it.1.state == State::Ready;
-        let all: Vec<_> = self.all.iter().enumerate().collect();
-        let rested = all.iter().filter(ready).filter(|it| !it.1.is_tired);
-        let next = rested.min_by(|a, b| place(a.1).cmp(place(b.1)));
-        let index = match next {
-            Some((index, _)) => *index,
+        let next = |all: &[Group], with_tired: bool| {
+            let ready = |it: &Group| it.state == State::Ready && (with_tired || !it.is_tired);
+            (0..all.len()).filter(|it| ready(&all[*it])).min_by(|a, b| place(&all[*a]).cmp(place(&all[*b])))
+        };
+        let index = match next(&self.all, false) {
+            Some(index) => index,
             None => {
-                let index = all.iter().filter(ready).min_by(|a, b| place(a.1).cmp(place(b.1)))?.0;
+                let index = next(&self.all, true)?;
                 self.all.iter_mut().for_each(|it| it.is_tired = false);
                 index
             }

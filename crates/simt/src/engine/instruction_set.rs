@@ -29,12 +29,6 @@ pub(crate) trait InstructionSet: Sync {
 
     /// The place of an instruction in the text.
     fn place(&self, pc: u32) -> u32;
-
-    /// Bytes of memory of each thread.
-    fn local_bytes(&self) -> u32;
-
-    /// Bytes of memory of a block that the code declares.
-    fn shared_bytes(&self) -> u32;
 }
 
 /// The place of a warp in its launch.

@@ -150,7 +150,7 @@ impl<'a> BlockMemory<'a> {
             Place::Param => self.shared.arguments.get(address as usize..)?.first_chunk().copied(),
             Place::Global | Place::Const => {
                 let (placed, offset) = self.within::<N>(address, N as u64)?;
-                placed.memory().load(offset).ok()
+                placed.region.memory.load(offset).ok()
             }
             _ => None,
         }
@@ -172,7 +172,7 @@ impl<'a> BlockMemory<'a> {
         match place {
             Place::Global | Place::Const => self
                 .within::<N>(addresses[0], bytes as u64)
-                .is_some_and(|(placed, offset)| placed.memory().read(offset, target).is_ok()),
+                .is_some_and(|(placed, offset)| placed.region.memory.read(offset, target).is_ok()),
             Place::Shared => {
                 let row = self.plain_shared::<N>(shared_offset(addresses[0]), bytes);
                 row.map(|it| target.copy_from_slice(it)).is_some()
@@ -200,7 +200,7 @@ impl<'a> BlockMemory<'a> {
         let length = (most - least).saturating_add(N as u64);
         match self.within::<N>(least, length).filter(|_| bits.is_multiple_of(N as u64)) {
             Some((placed, offset)) => {
-                let memory = placed.memory();
+                let memory = placed.region.memory;
                 for lane in 0..L {
                     // In range: so are the first and the last of them.
                     all[lane] = memory.load(offset + (addresses[lane] - least)).unwrap_or([0; N]);
@@ -227,7 +227,7 @@ impl<'a> BlockMemory<'a> {
             Place::Global => self
                 .within::<N>(addresses[0], bytes as u64)
                 .filter(|(placed, _)| placed.region.is_writable)
-                .is_some_and(|(placed, offset)| placed.memory().write(offset, source).is_ok()),
+                .is_some_and(|(placed, offset)| placed.region.memory.write(offset, source).is_ok()),
             Place::Shared => {
                 let row = self.plain_shared::<N>(shared_offset(addresses[0]), bytes);
                 row.map(|it| it.copy_from_slice(source)).is_some()
@@ -274,9 +274,9 @@ impl<'a> BlockMemory<'a> {
         let Some((placed, offset)) = self.resolve(address, N, true, site) else { return [0; N] };
         let at = placed.region.offset + offset;
         let _guard = LOCKS[(at / 8) as usize % LOCKS.len()].lock();
-        let Ok(before) = placed.memory().load::<N>(at) else { return [0; N] };
+        let Ok(before) = placed.region.memory.load::<N>(at) else { return [0; N] };
         // In range and writable: `resolve` checked.
-        let _ = placed.memory().store(at, f(before));
+        let _ = placed.region.memory.store(at, f(before));
         before
     }
 }
@@ -286,7 +286,7 @@ impl<'a> BlockMemory<'a> {
     #[inline(always)]
     fn load_global<const N: usize>(&mut self, address: u64, site: Site) -> [u8; N] {
         if let Some((placed, offset)) = self.within::<N>(address, N as u64) {
-            return placed.memory().load(offset).unwrap_or([0; N]);
+            return placed.region.memory.load(offset).unwrap_or([0; N]);
         }
         self.load_global_slowly(address, site)
     }
@@ -304,8 +304,8 @@ impl<'a> BlockMemory<'a> {
         let mut value = [0; N];
         let at = placed.region.offset + offset;
         // Slack may be beyond the end of the memory.
-        let present = placed.memory().length().saturating_sub(at).min(N as u64) as usize;
-        let _ = placed.memory().read(at, &mut value[..present]);
+        let present = placed.region.memory.length().saturating_sub(at).min(N as u64) as usize;
+        let _ = placed.region.memory.read(at, &mut value[..present]);
         value
     }
 
@@ -315,7 +315,7 @@ impl<'a> BlockMemory<'a> {
             && placed.region.is_writable
         {
             // In range and writable.
-            let _ = placed.memory().store(offset, value);
+            let _ = placed.region.memory.store(offset, value);
             return;
         }
         self.store_global_slowly(address, value, site);
@@ -327,7 +327,7 @@ impl<'a> BlockMemory<'a> {
         let Some((placed, offset)) = self.resolve(address, N, true, site) else { return };
         let at = placed.region.offset + offset;
         if let Some(shadow) = &self.shared.shadow {
-            let before = placed.memory().load::<N>(at).unwrap_or(value);
+            let before = placed.region.memory.load::<N>(at).unwrap_or(value);
             let actor = self.actor(site);
             let changed = (0..N).filter(|it| before[*it] != value[*it]);
             let raced = changed
@@ -336,7 +336,7 @@ impl<'a> BlockMemory<'a> {
                 self.find(FindingKind::Race, placed.target, offset as i64, N, site);
             }
         }
-        let _ = placed.memory().store(at, value);
+        let _ = placed.region.memory.store(at, value);
     }
 
     /// The region of an access and the offset in it; `None`, with a finding, if it may not be done.
@@ -354,15 +354,16 @@ impl<'a> BlockMemory<'a> {
             let near = regions.nearest(address).and_then(|it| regions.get(it));
             // A far address has nothing to do with the region before it.
             const FAR: i64 = 1 << 30;
-            let (target, offset) = match near.map(|it| (it.target, address.wrapping_sub(it.start()) as i64)) {
-                Some((target, offset)) if (-FAR..FAR).contains(&offset) => (target, offset),
-                _ => (Target::Nothing, address as i64),
-            };
+            let (target, offset) =
+                match near.map(|it| (it.target, address.wrapping_sub(it.region.address) as i64)) {
+                    Some((target, offset)) if (-FAR..FAR).contains(&offset) => (target, offset),
+                    _ => (Target::Nothing, address as i64),
+                };
             self.find(outside, target, offset, bytes, site);
             return None;
         };
         let placed = regions.get(index)?;
-        let (target, offset) = (placed.target, address - placed.start());
+        let (target, offset) = (placed.target, address - placed.region.address);
         let end = offset + bytes as u64;
         let kind = if !address.is_multiple_of(bytes as u64) {
             FindingKind::Misaligned

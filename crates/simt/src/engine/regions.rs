@@ -1,6 +1,6 @@
 use std::sync::atomic::AtomicU64;
 
-use rehal_base::{Error, HostMemory, Result};
+use rehal_base::{Error, Result};
 
 use super::shadow::GridShadow;
 use super::windows::{ARGUMENT_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
@@ -37,14 +37,14 @@ impl<'a> Regions<'a> {
         let all = given.chain(variables.map(|it| (it, Target::Variables)));
         let mut all: Vec<_> = all
             .map(|(region, target)| Placed { region, target, shadow: 0 })
-            .filter(|it| it.end() > it.start())
+            .filter(|it| it.end() > it.region.address)
             .collect();
         all.sort_by_key(|it| it.region.address);
         let mut shadow = 0;
         for placed in &mut all {
             // Of an access that is aligned, all bytes are in one page of the shadow.
-            placed.shadow = shadow + placed.start() % 64;
-            shadow = (placed.shadow + placed.end() - placed.start()).next_multiple_of(64);
+            placed.shadow = shadow + placed.region.address % 64;
+            shadow = (placed.shadow + placed.end() - placed.region.address).next_multiple_of(64);
             let Region { address, length, offset, memory, .. } = placed.region;
             let is_within = offset.checked_add(length).is_some_and(|it| it <= memory.length());
             if !is_within {
@@ -62,7 +62,7 @@ impl<'a> Regions<'a> {
             }
         }
         if let Some(pair) =
-            all.windows(2).find(|it| it[0].region.address + it[0].region.length > it[1].start())
+            all.windows(2).find(|it| it[0].region.address + it[0].region.length > it[1].region.address)
         {
             let (a, b) = (pair[0].region.address, pair[1].region.address);
             return Err(Error::invalid_argument(format!("regions at {a:#x} and {b:#x} overlap")));
@@ -72,7 +72,7 @@ impl<'a> Regions<'a> {
 
     /// Bytes of the shadow of all.
     pub(crate) fn bytes(&self) -> u64 {
-        self.all.last().map_or(0, |it| it.shadow + it.end() - it.start())
+        self.all.last().map_or(0, |it| it.shadow + it.end() - it.region.address)
     }
 
     /// The index of the region that contains an address, or whose slack does.
@@ -95,16 +95,8 @@ impl<'a> Regions<'a> {
 }
 
 impl Placed<'_> {
-    pub(crate) fn start(&self) -> u64 {
-        self.region.address
-    }
-
     /// The end of its slack.
     pub(crate) fn end(&self) -> u64 {
         self.region.address.saturating_add(self.region.length).saturating_add(self.region.slack)
-    }
-
-    pub(crate) fn memory(&self) -> &HostMemory {
-        self.region.memory
     }
 }

@@ -34,8 +34,8 @@ pub(crate) struct Variable<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Initial<'a> {
     Number(Number),
-    // The address of a variable plus bytes, `generic` in the generic address space.
-    Address { name: &'a str, offset: i64, generic: bool },
+    // The address of a variable plus bytes; `generic` changes nothing.
+    Address { name: &'a str, offset: i64 },
 }
 
 /// A constant. A float keeps its bits and width.

@@ -112,9 +112,8 @@ fn initialize(names: &Names<'_>, variable: &Variable<'_>, bytes: &mut [u8]) -> R
     for (index, initial) in variable.initial.iter().enumerate() {
         let value = match *initial {
             Initial::Number(number) => bits_of(number, variable.kind),
-            Initial::Address { name, offset, generic } => {
+            Initial::Address { name, offset } => {
                 // Addresses in `.global` and `.const` are generic ones.
-                let _ = generic;
                 let target = names.variables.get(name).filter(|it| size >= 4 && it.0.space != Place::Shared);
                 target.map(|it| (crate::VARIABLES_ADDRESS + u64::from(it.1)).wrapping_add(offset as u64))
             }

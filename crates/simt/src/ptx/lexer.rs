@@ -34,10 +34,7 @@ impl<'a> Lexer<'a> {
             self.at += 1;
             match byte {
                 b' ' | b'\t' | b'\n' | b'\r' => {}
-                b'/' if bytes.get(self.at) == Some(&b'/') => {
-                    let rest = &bytes[self.at..];
-                    self.at += rest.iter().position(|it| *it == b'\n').unwrap_or(rest.len());
-                }
+                b'/' if bytes.get(self.at) == Some(&b'/') => self.skip_line(),
                 b'/' if bytes.get(self.at) == Some(&b'*') => self.skip_to("*/", start, 1)?,
                 b'"' => {
                     self.skip_to("\"", start, 0)?;

@@ -319,15 +319,7 @@ impl<'a> Parser<'a> {
             }
             _ => None,
         };
-        let at = self.lexer.offset();
-        let mut offset = 0_i64;
-        let is_sum = self.lexer.takes('+')? || self.lexer.peek()? == Some(Token::Mark('-'));
-        if is_sum || base.is_none() {
-            offset = match self.constant()? {
-                Number::Integer(value) => value as i64,
-                _ => return Err(self.error(at, Fault::Corrupt, "an offset in bytes", "a float")),
-            };
-        }
+        let offset = self.offset(base.is_none())?;
         self.mark(']')?;
         Ok(Operand::Address { base, offset })
     }
@@ -335,6 +327,16 @@ impl<'a> Parser<'a> {
 
 /// Tokens that have to be there.
 impl<'a> Parser<'a> {
+    /// An offset in bytes, which has a sign unless it `stands_alone`; 0 if there is none.
+    pub(super) fn offset(&mut self, stands_alone: bool) -> Result<i64, FormatError> {
+        let at = self.lexer.offset();
+        let is_sum = self.lexer.takes('+')? || self.lexer.peek()? == Some(Token::Mark('-'));
+        match if is_sum || stands_alone { self.constant()? } else { Number::Integer(0) } {
+            Number::Integer(offset) => Ok(offset as i64),
+            _ => Err(self.error(at, Fault::Corrupt, "an offset in bytes", "a float")),
+        }
+    }
+
     pub(super) fn error(
         &self,
         at: usize,

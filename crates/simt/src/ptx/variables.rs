@@ -157,13 +157,8 @@ impl<'a> Parser<'a> {
         if generic {
             self.mark(')')?;
         }
-        let is_sum = self.lexer.takes('+')? || self.lexer.peek()? == Some(Token::Mark('-'));
-        let at = self.lexer.offset();
-        let offset = match if is_sum { self.constant()? } else { Number::Integer(0) } {
-            Number::Integer(offset) => offset as i64,
-            _ => return Err(self.error(at, Fault::Corrupt, "an offset in bytes", "a float")),
-        };
-        Ok(Initial::Address { name, offset, generic })
+        let offset = self.offset(false)?;
+        Ok(Initial::Address { name, offset })
     }
 
     /// A constant with its sign.

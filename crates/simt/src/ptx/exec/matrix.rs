@@ -12,7 +12,7 @@ use super::super::op::{Matrix, Place};
 use super::super::types::Type;
 use super::lanes::{LANES, Step, Warp};
 use crate::engine::BlockMemory;
-use crate::numbers::{F16, NAN_16, Rounding, canonical, from_bf16, from_f16};
+use crate::numbers::{F16, Rounding, canonical, from_bf16, from_f16};
 
 /// Rows of A and columns of A or rows of B, at most.
 const M: usize = 16;
@@ -94,9 +94,7 @@ impl Warp {
                 };
                 let result =
                     |element: usize| sums[g + 8 * (element / 2)][2 * t + element % 2] + accumulator(element);
-                let half = |value: f32| {
-                    if value.is_nan() { NAN_16 } else { F16.round(value.into(), Rounding::Nearest) }
-                };
+                let half = |value: f32| F16.round(value.into(), Rounding::Nearest);
                 *out = match matrix.d {
                     Type::F16 => half(result(2 * index)) | half(result(2 * index + 1)) << 16,
                     _ => canonical(result(index)),
@@ -107,17 +105,14 @@ impl Warp {
     }
 
     fn mma_bytes(&mut self, matrix: &Matrix, fragments: &Fragments<'_>) {
-        let value = |bits: u32, element: usize, kind: Type| {
+        let value = |kind: Type, bits: u32, element: usize| {
             let byte = (bits >> (8 * element)) as u8;
             if kind == Type::S8 { i32::from(byte as i8) } else { byte.into() }
         };
+        let (of_a, of_b) = (|bits, it| value(matrix.a, bits, it), |bits, it| value(matrix.b, bits, it));
         let (mut a, mut b) = ([[0; K]; M], [[0; N]; K]);
-        self.elements(fragments.a, 4, true, |row, column, bits, it| {
-            a[row][column] = value(bits, it, matrix.a)
-        });
-        self.elements(fragments.b, 4, false, |column, row, bits, it| {
-            b[row][column] = value(bits, it, matrix.b)
-        });
+        self.elements(fragments.a, 4, true, |row, column, bits, it| a[row][column] = of_a(bits, it));
+        self.elements(fragments.b, 4, false, |column, row, bits, it| b[row][column] = of_b(bits, it));
         let c: Vec<_> = fragments.c.iter().map(|it| self.short[*it as usize]).collect();
         for (index, reg) in fragments.d.iter().enumerate() {
             for lane in 0..LANES {

@@ -103,14 +103,6 @@ impl InstructionSet for Program {
     fn place(&self, pc: u32) -> u32 {
         self.code.get(pc as usize).map_or(0, |it| it.at)
     }
-
-    fn local_bytes(&self) -> u32 {
-        self.local_bytes
-    }
-
-    fn shared_bytes(&self) -> u32 {
-        self.shared_bytes
-    }
 }
 
 impl Program {
