@@ -93,7 +93,7 @@ pub(crate) fn from_bf16(bits: u32) -> f32 {
     f32::from_bits(bits << 16)
 }
 
-/// What a sum lacks to be exact.
+/// The difference between the exact sum and the rounded one.
 #[inline(always)]
 pub(crate) fn sum_error(a: f64, b: f64) -> f64 {
     let sum = a + b;

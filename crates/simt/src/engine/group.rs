@@ -43,7 +43,7 @@ pub(crate) enum Event {
     Fault(Cause),
 }
 
-/// What lanes of a group do.
+/// An action of lanes of a group.
 #[derive(Debug)]
 pub(crate) enum Action {
     /// They go on at a target.

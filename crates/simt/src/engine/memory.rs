@@ -143,6 +143,14 @@ impl<'a> BlockMemory<'a> {
         }
     }
 
+    /// Makes the region of an address the one that is looked at first.
+    #[inline(always)]
+    pub(crate) fn aim(&mut self, place: Place, address: u64) {
+        if matches!(place, Place::Global | Place::Const) && self.within::<1>(address, 1).is_none() {
+            self.last = self.shared.regions.find(address).unwrap_or(self.last);
+        }
+    }
+
     /// The bytes at an address that all lanes share, if nothing about the access has to be looked at.
     #[inline(always)]
     pub(crate) fn peek<const N: usize>(&self, place: Place, address: u64) -> Option<[u8; N]> {
@@ -498,6 +506,9 @@ fn shared_offset(address: u64) -> u64 {
 /// The space of an access, and the offset in it if that is not global memory.
 #[inline(always)]
 fn located(place: Place, address: u64) -> (Place, u64) {
+    if matches!(place, Place::Global | Place::Const) {
+        return (place, address);
+    }
     match (place, window(address)) {
         (Place::Generic | Place::Shared, SHARED_WINDOW) => (Place::Shared, address - SHARED_WINDOW),
         (Place::Generic | Place::Local, LOCAL_WINDOW) => (Place::Local, address - LOCAL_WINDOW),

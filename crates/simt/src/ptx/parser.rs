@@ -327,11 +327,11 @@ impl<'a> Parser<'a> {
 
 /// Tokens that have to be there.
 impl<'a> Parser<'a> {
-    /// An offset in bytes, which has a sign unless it `stands_alone`; 0 if there is none.
-    pub(super) fn offset(&mut self, stands_alone: bool) -> Result<i64, FormatError> {
+    /// An offset in bytes, which has a sign unless it `is_alone`; 0 if there is none.
+    pub(super) fn offset(&mut self, is_alone: bool) -> Result<i64, FormatError> {
         let at = self.lexer.offset();
         let is_sum = self.lexer.takes('+')? || self.lexer.peek()? == Some(Token::Mark('-'));
-        match if is_sum || stands_alone { self.constant()? } else { Number::Integer(0) } {
+        match if is_sum || is_alone { self.constant()? } else { Number::Integer(0) } {
             Number::Integer(offset) => Ok(offset as i64),
             _ => Err(self.error(at, Fault::Corrupt, "an offset in bytes", "a float")),
         }

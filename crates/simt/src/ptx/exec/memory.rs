@@ -48,6 +48,7 @@ impl Warp {
         memory: &mut BlockMemory<'_>,
     ) {
         let addresses = &self.addresses(step.inst.a, access.short_address, step.inst.imm);
+        memory.aim(access.place, addresses[0]);
         let is_uniform = addresses.iter().all(|it| *it == addresses[0]);
         if is_uniform && let Some(bytes) = memory.peek::<N>(access.place, addresses[0]) {
             for element in 0..N / B {
@@ -94,6 +95,7 @@ impl Warp {
         memory: &mut BlockMemory<'_>,
     ) {
         let addresses = &self.addresses(step.inst.a, access.short_address, step.inst.imm);
+        memory.aim(access.place, addresses[0]);
         let mut all = [[0; N]; LANES];
         for element in 0..N / B {
             let reg = if N == B { step.inst.b } else { step.lists[step.inst.c as usize + element] };
