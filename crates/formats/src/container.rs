@@ -22,7 +22,9 @@ static SIZE: StructSchema = StructSchema { members: &[("x", 4, None), ("y", 4, N
 static FLAGS: StructSchema = StructSchema { members: &[("low", 4, None), ("high", 4, None)] };
 
 flatbuffer_tables! {
-    /// A function for CUDA or HIP.
+    /// Debug information, which is not read.
+    DEBUG_INFO = "debug.ExportDef" {}
+    /// A function for CUDA or HIP. Only those for CUDA have a name beside that of their kernel.
     FUNCTION = "ExportDef" {
         "module_ordinal": FieldType::U32(0),
         "kernel_name": FieldType::Text,
@@ -30,6 +32,8 @@ flatbuffer_tables! {
         "block_shared_memory_size": FieldType::U32(0),
         "constant_count": FieldType::U32(0),
         "binding_flags": FieldType::Structs(&FLAGS),
+        "debug_info": FieldType::Table(&DEBUG_INFO),
+        "name": FieldType::Text,
     }
     /// A function for amdgpu.
     AMDGPU_FUNCTION = "ExportDef" {
@@ -71,6 +75,7 @@ struct FunctionIds {
     /// The field before the name; `None` if functions do not name their image.
     image: Option<usize>,
     name: usize,
+    export_name: Option<usize>,
     workgroup_size: usize,
     dynamic_memory: Option<usize>,
     constants: usize,
@@ -86,6 +91,7 @@ const fn for_runtime(
     let ids = FunctionIds {
         image: Some(0),
         name: 1,
+        export_name: Some(7),
         workgroup_size: 2,
         dynamic_memory: Some(3),
         constants: 4,
@@ -112,6 +118,7 @@ const AMDGPU: &Container = &Container {
     ids: FunctionIds {
         image: None,
         name: 0,
+        export_name: None,
         workgroup_size: 1,
         dynamic_memory: None,
         constants: 2,
@@ -299,6 +306,11 @@ impl Container {
             let expected = format!("1 to {MAX_NAME_BYTES} bytes");
             return Err(self.corrupt("name of a function", expected, format!("{} bytes", name.len())));
         }
+        let export_name = ids.export_name.and_then(|id| table.text(id)).filter(|it| !it.is_empty());
+        if let Some(long) = export_name.filter(|it| it.len() > MAX_NAME_BYTES) {
+            let expected = format!("at most {MAX_NAME_BYTES} bytes");
+            return Err(self.corrupt("ExportDef.name", expected, format!("{} bytes", long.len())));
+        }
         let (image, kernel) = self.kernel(table, name, images, names)?;
         let size = table.structure(ids.workgroup_size);
         let size = size.and_then(|size| <[[u8; 4]; 3]>::try_from(size.part(0, 12).as_chunks().0).ok());
@@ -316,6 +328,7 @@ impl Container {
         let dynamic = ids.dynamic_memory.map(|id| table.u32(id, 0));
         Ok(Function {
             name: name.strip_suffix(ending).filter(|it| !it.is_empty()).unwrap_or(name).to_owned(),
+            export_name: export_name.map(str::to_owned),
             image,
             workgroup_size: Some(workgroup_size),
             is_size_limit: false,

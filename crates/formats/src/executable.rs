@@ -89,6 +89,8 @@ impl ImageKind {
 pub struct Function {
     /// Its name, which is that of its kernel.
     pub name: String,
+    /// The name that programs look it up by, if its container has one beside that of the kernel.
+    pub export_name: Option<String>,
     /// The ordinal of its image.
     pub image: usize,
     /// The workgroup size in x, y and z.

@@ -5,6 +5,7 @@
 pub struct Export {
     pub module: u32,
     pub name: String,
+    pub export_name: Option<String>,
     pub size: [u32; 3],
     pub memory: u32,
     pub constants: u32,
@@ -13,7 +14,15 @@ pub struct Export {
 
 impl Default for Export {
     fn default() -> Self {
-        Self { module: 0, name: "f".into(), size: [32, 1, 1], memory: 0, constants: 0, bindings: Vec::new() }
+        Self {
+            module: 0,
+            name: "f".into(),
+            export_name: None,
+            size: [32, 1, 1],
+            memory: 0,
+            constants: 0,
+            bindings: Vec::new(),
+        }
     }
 }
 
@@ -23,6 +32,7 @@ enum Field {
     Words([u32; 3]),
     /// An offset that is set later.
     Later,
+    Absent,
 }
 
 struct Buffer(Vec<u8>);
@@ -38,8 +48,13 @@ impl Buffer {
         let table = vtable + vtable_bytes;
         let (mut at, mut places) = (4, Vec::new());
         for field in fields {
-            places.push(at);
-            at += if matches!(field, Field::Words(_)) { 12 } else { 4 };
+            let bytes = match field {
+                Field::Words(_) => 12,
+                Field::Absent => 0,
+                Field::Word(_) | Field::Later => 4,
+            };
+            places.push(if bytes == 0 { 0 } else { at });
+            at += bytes;
         }
         self.0.extend((vtable_bytes as u16).to_le_bytes());
         self.0.extend((at as u16).to_le_bytes());
@@ -50,6 +65,7 @@ impl Buffer {
                 Field::Word(word) => self.0.extend(word.to_le_bytes()),
                 Field::Words(words) => words.iter().for_each(|word| self.0.extend(word.to_le_bytes())),
                 Field::Later => self.0.extend([0; 4]),
+                Field::Absent => {}
             }
         }
         (table, places.iter().map(|place| table + place).collect())
@@ -85,12 +101,19 @@ pub fn container(magic: &[u8; 4], images: &[&[u8]], exports: &[Export]) -> Vec<u
     let offsets = buffer.vector(fields[0], exports.len(), &vec![0; 4 * exports.len()]);
     for (index, it) in exports.iter().enumerate() {
         let words = [Field::Word(it.module), Field::Later, Field::Words(it.size), Field::Word(it.memory)];
-        let words = words.into_iter().chain([Field::Word(it.constants), Field::Later]).collect::<Vec<_>>();
+        let mut words =
+            words.into_iter().chain([Field::Word(it.constants), Field::Later]).collect::<Vec<_>>();
+        if it.export_name.is_some() {
+            words.extend([Field::Absent, Field::Later]);
+        }
         let (table, fields) = buffer.table(&words);
         buffer.point(offsets + 4 * index, table);
         buffer.vector(fields[1], it.name.len(), it.name.as_bytes());
         let flags: Vec<u8> = it.bindings.iter().flat_map(|flags| flags.to_le_bytes()).collect();
         buffer.vector(fields[5], it.bindings.len(), &flags);
+        if let Some(name) = &it.export_name {
+            buffer.vector(fields[7], name.len(), name.as_bytes());
+        }
     }
     let offsets = buffer.vector(fields[1], images.len(), &vec![0; 4 * images.len()]);
     for (index, image) in images.iter().enumerate() {

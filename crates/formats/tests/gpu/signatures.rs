@@ -113,3 +113,14 @@ fn modules_of_spirv_are_named_only_by_their_container() {
     assert_eq!((executable.images[0].kind, executable.target), (ImageKind::SpirV, None));
     assert_eq!((&executable.functions[0].name[..], executable.functions[0].registers), ("f", None));
 }
+
+#[test]
+fn functions_for_cuda_may_have_a_name_beside_that_of_their_kernel() {
+    let named = |name: &str| Export { export_name: Some(name.into()), ..Export::default() };
+    let exports = [named("a.b"), named(""), Export::default()];
+    let executable = read(&container(b"CDA1", &[TWO], &exports)).unwrap();
+    let names = executable.functions.iter().map(|it| (&it.name[..], it.export_name.as_deref()));
+    assert_eq!(names.collect::<Vec<_>>(), [("f", Some("a.b")), ("f", None), ("f", None)]);
+    let error = read(&container(b"CDA1", &[TWO], &[named(&"x".repeat(1 << 20))])).unwrap_err();
+    assert_eq!((error.field, error.record), ("ExportDef.name", Some(0)), "{error}");
+}

@@ -43,7 +43,13 @@ impl EmulatedExecutable {
             kernel.context(|| format!("function '{}'", executable.functions[index].name.escape_debug()))
         });
         let kernels = kernels.collect::<Result<_>>()?;
-        let functions = FunctionInfo::of_code(executable.functions)?.into();
+        // Names of kernels in PTX have a '_' for each '.' of the names that programs look functions up by.
+        let names: Vec<_> = executable.functions.iter().map(|it| it.export_name.clone()).collect();
+        let mut functions = FunctionInfo::of_code(executable.functions)?;
+        for (function, name) in functions.iter_mut().zip(names) {
+            function.name = name.unwrap_or_else(|| std::mem::take(&mut function.name));
+        }
+        let functions = functions.into();
         Ok(Self { functions, kernels, images, emulation })
     }
 
