@@ -252,10 +252,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             TableFormat::Report(format) => invocation.print(&list, format, subject)?,
             TableFormat::Csv => output::print(&print::csv(&list))?,
         }
-        note_doubts(&kernels, &options, has_limit);
-        if !no_run && devices::are_emulated(flags) {
-            output::note(devices::EMULATED_TIMES);
-        }
+        note_doubts(flags, &kernels, &options, has_limit);
         if !kernels.is_interrupted {
             history.keep(invocation, &list, measured, flags.get(&FAIL_IF_SLOWER), subject)?;
         }
@@ -335,7 +332,10 @@ fn add_scaling(
 }
 
 /// Says how far the times can be trusted. `has_limit` says whether [`KernelOptions::max_time`] is one.
-fn note_doubts(kernels: &Kernels, options: &KernelOptions, has_limit: bool) {
+fn note_doubts(flags: &Flags, kernels: &Kernels, options: &KernelOptions, has_limit: bool) {
+    if kernels.sample_count > 0 && devices::are_emulated(flags) {
+        output::note(devices::EMULATED_TIMES);
+    }
     let (count, wanted) = (kernels.sample_count, options.repetitions);
     let replays = plural(count, "replay");
     let limit = match wanted {
