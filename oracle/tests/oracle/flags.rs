@@ -55,7 +55,8 @@ const LEDGER: Added = (
 
 /// Additions of every tool that runs work: the watchdog, the files for profilers, the confinement, the
 /// validator, and the flags with the names of environment variables.
-const OF_DEVICES: [&str; 15] = [
+const OF_DEVICES: [&str; 16] = [
+    "emulator_checks",
     "device_timeout",
     "perf_map",
     "rehal_kernel_record",
