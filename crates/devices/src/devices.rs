@@ -63,7 +63,6 @@ struct Described {
 
 /// The known formats that no driver of this build runs.
 const DESCRIBED: &[Described] = &[
-    Described { driver: "cuda", format: gpu_formats::CUDA, missing: None, compiler: None },
     Described {
         driver: "hip",
         format: gpu_formats::HIP,

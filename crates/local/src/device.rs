@@ -165,12 +165,14 @@ impl LocalTask {
 }
 
 /// Creates an emulated GPU of the driver for CUDA, with the options of `local-task`, of all drivers, and
-/// [`EmulatorOptions`](crate::emulator::EmulatorOptions). With optional checks, which compare the accesses of
-/// all workgroups, and if the first error fails a dispatch, it runs work on the thread that makes it ready:
-/// then the same is found each time.
+/// [`EmulatorOptions`](crate::emulator::EmulatorOptions). For who judges results, and for kernels that are not
+/// trusted, the first error that a check finds fails the dispatch. Then, and with optional checks, which
+/// compare the accesses of all workgroups, it runs work on the thread that makes it ready, so that the same is
+/// found each time.
 pub fn create_emulated(options: &OptionSet, group: &[Device]) -> Result<Device> {
     let (common, own): (CommonOptions, EmulatorOptions) = (options.get(), options.get());
-    let mut device = match own.checks == Checks::default() && !common.guards_buffers {
+    let fails = common.guards_buffers || common.refuses_wrong_results;
+    let mut device = match own.checks == Checks::default() && !fails {
         true => LocalTask::backend(options.get(), group)?,
         false => LocalSync::backend(LocalSyncOptions::default()),
     };
@@ -181,8 +183,7 @@ pub fn create_emulated(options: &OptionSet, group: &[Device]) -> Result<Device> 
         is_emulated: true,
         ..device.info
     };
-    let (checks, timeout, fails) = (own.checks, common.timeout, common.guards_buffers);
-    device.code = CodeKind::Emulated(Emulation { checks, timeout, fails });
+    device.code = CodeKind::Emulated(Emulation { checks: own.checks, timeout: common.timeout, fails });
     Ok(Device::new(device))
 }
 

@@ -308,7 +308,10 @@ impl Build<'_> {
         (job.kept, job.joins_streams) = (KeptOutput::First(MAX_MESSAGE_BYTES), true);
         job.arguments =
             vec!["-c".into(), include_str!("nvrtc.py").into(), path.into(), output.clone().into()];
-        job.arguments.extend(CUDA_FLAGS.map(OsString::from));
+        // NVRTC warns of a flag that is given twice.
+        let given: Vec<_> = self.options.flags.iter().map(|it| it.to_string_lossy()).collect();
+        let is_given = |own: &str| given.iter().any(|it| it.split('=').next() == own.split('=').next());
+        job.arguments.extend(CUDA_FLAGS.into_iter().filter(|it| !is_given(it)).map(OsString::from));
         job.arguments.extend(self.options.flags.iter().cloned());
         let messages = self.run(job, "NVRTC")?;
         let bytes = std::fs::read(&output).map_err(|error| Error::io("reading what NVRTC wrote", &error))?;

@@ -4,10 +4,14 @@ The library is that of REHAL_NVRTC, of a Python package, or of the system, in th
 77 if there is none. The messages of the compiler go to standard output.
 """
 
-import ctypes
-import glob
-import os
 import sys
+
+# What is in the working directory is not trusted as a module or as a library.
+sys.path[:] = [directory for directory in sys.path if directory]
+
+import ctypes  # noqa: E402
+import glob  # noqa: E402
+import os  # noqa: E402
 
 source, output, *flags = sys.argv[1:]
 
@@ -18,7 +22,7 @@ def libraries():
         yield named
         return
     for directory in sys.path:
-        pattern = os.path.join(directory or ".", "nvidia", "*", "lib", "libnvrtc.so.*")
+        pattern = os.path.join(directory, "nvidia", "*", "lib", "libnvrtc.so.*")
         yield from sorted(glob.glob(pattern), reverse=True)
     for version in ("", ".13", ".12", ".11.2"):
         yield "libnvrtc.so" + version
@@ -36,7 +40,7 @@ def load():
 
 nvrtc = load()
 for directory in sys.path:
-    for path in sorted(glob.glob(os.path.join(directory or ".", "nvidia", "*", "include"))):
+    for path in sorted(glob.glob(os.path.join(directory, "nvidia", "*", "include"))):
         if os.path.exists(os.path.join(path, "cuda_fp16.h")):
             flags.append("--include-path=" + path)
 

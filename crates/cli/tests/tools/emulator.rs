@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::common::{Ran, Scratch, command, fail, fixture, print, ran, run};
+use crate::common::{Ran, Scratch, command, fail, fixture, patched, print, ran, run};
 
 const EMULATOR: &str = "--device=cuda://emulator";
 const MATMUL: &str = "f_dispatch_0_matmul_DxDxD_f32";
@@ -177,4 +177,31 @@ fn cuda_c_needs_nvrtc() {
     assert_eq!(ran.status, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("is CUDA C, and NVRTC, which compiles it, is not here"), "{ran:?}");
     assert!(ran.stderr.contains("pip install nvidia-cuda-nvrtc-cu12"), "{ran:?}");
+}
+
+/// Of captured kernels it is not known that they are at fault: what is found has an exit status, and where
+/// results are judged, there is no verdict.
+#[test]
+fn what_a_captured_kernel_does_is_found_as_well() {
+    let scratch = Scratch::new();
+    let bytes = std::fs::read(gpu_capture("dynamic_matmul.cuda")).unwrap();
+    let (from, to) = ("\tld.global.nc.b32 \t%r48, [%rd28];", "ld.global.b32 \t%r48, [%rd28+796];");
+    let path = scratch.file("capture", patched(&bytes, from.as_bytes(), to.as_bytes()));
+    let found =
+        "read out of bounds of 4 bytes at offset 796 of binding 1: function 'f_dispatch_0_matmul_DxDxD_f32'";
+    let ran = run(&["rehal", "run", EMULATOR, &path]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.stderr.contains(&format!("error: {found}")), "{ran:?}");
+    let ran = run(&["rehal", "kernels", EMULATOR, "--repetitions=1", "--format=json", &path]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let last: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["header"]["schema"], "rehal.findings/1", "{last}");
+    let row = &last["findings"][0];
+    assert_eq!(
+        (&row["target"], &row["offset"], &row["bytes"]),
+        (&"binding 1".into(), &796.into(), &4.into())
+    );
+    assert!(row["count"].as_u64().unwrap() >= 45 && row["is_note"] == false, "{row}");
+    let ran = run(&["rehal", "verify", EMULATOR, "--other_device=cuda://emulator", &path]);
+    assert!(ran.status == Some(1) && ran.stderr.contains(found), "{ran:?}");
 }
