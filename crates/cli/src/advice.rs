@@ -81,8 +81,8 @@ pub(crate) fn in_flags(remedy: &Remedy) -> String {
             );
         }
         Remedy::NameExecutable => {
-            "name a source (.c, .rs) or a compiled executable: an ELF image, a shared library, or SPIR-V for Vulkan; if it is of another \
-             format, name that: WHICH@FORMAT=PATH"
+            "name a source (.c, .rs, .cu) or a compiled executable: an ELF image, a shared library, SPIR-V for Vulkan, or PTX for CUDA; if \
+             it is of another format, name that: WHICH@FORMAT=PATH"
         }
         Remedy::CompileExecutable { driver } => return compile_for(driver),
         Remedy::CompileWith { purpose, flags } => {

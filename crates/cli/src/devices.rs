@@ -120,7 +120,14 @@ pub(crate) fn foreign(flags: &Flags, plan: &Plan) -> Option<ForeignFormat> {
 /// The end of a note about what a tool leaves out for that reason.
 pub(crate) fn needed_for(format: &ForeignFormat) -> String {
     let target = format.target.as_ref().map(|it| format!(" for {}", escaped(it))).unwrap_or_default();
-    format!("need a device that runs '{}'{target}, and this machine has none", escaped(&format.name))
+    let registry = drivers();
+    let driver =
+        driver_of_format(&registry, &format.name).ok().flatten().and_then(|it| registry.find(it).ok());
+    let emulated = driver.and_then(|it| Some((it, it.backend().emulated().first()?)));
+    let instead =
+        emulated.map(|(driver, path)| format!(" (--device={}://{path} emulates it)", driver.name()));
+    let (name, instead) = (escaped(&format.name), instead.unwrap_or_default());
+    format!("need a device that runs '{name}'{target}, and this machine has none{instead}")
 }
 
 /// Finds the devices with these URIs, which the flag of this name has.

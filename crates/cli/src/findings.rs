@@ -1,6 +1,7 @@
 //! Findings of the checks of emulated GPUs, as text on standard error, or as an object among reports.
 
 use rehal_base::Result;
+use rehal_crash::describe_record;
 use rehal_devices::{DispatchFinding, Finding, Findings, Target, take_findings};
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ pub(crate) const FOUND: u8 = 2;
 struct Row<'f> {
     kind: String,
     is_note: bool,
-    record: Option<&'f str>,
+    record: Option<u64>,
     function: &'f str,
     line: usize,
     instruction: &'f str,
@@ -65,7 +66,7 @@ fn row(found: &DispatchFinding) -> Row<'_> {
     Row {
         kind: it.kind.to_string(),
         is_note: it.kind.is_note(),
-        record: found.record.as_deref(),
+        record: found.record.map(|[ordinal, _]| ordinal),
         function: &it.function,
         line: it.line,
         instruction: &it.instruction,
@@ -95,7 +96,7 @@ fn text(found: &Findings) -> String {
     let mut lines: Vec<String> = Vec::new();
     for DispatchFinding { record, finding } in &found.all {
         let kind = if finding.kind.is_note() { "note" } else { "error" };
-        let record = record.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
+        let record = record.and_then(describe_record).map(|it| format!(" ({it})")).unwrap_or_default();
         lines.push(format!("{kind}: {finding}{record}"));
     }
     if found.dropped != 0 {

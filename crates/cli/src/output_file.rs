@@ -87,32 +87,20 @@ impl Aside {
         }
         let from = self.temporary.file()?;
         from.rewind().map_err(|error| writing(&error))?;
-        let mut result = Vec::new();
-        let mut start = from.take(BUFFER_BYTES as u64 + 1);
-        start.read_to_end(&mut result).map_err(|error| writing(&error))?;
-        if result.len() <= BUFFER_BYTES {
-            return append(&self.target, &result);
-        }
-        // A write of this length may be torn, by its end or by those of other processes.
-        let existing = fs::metadata(&self.target).ok();
-        let mut whole = Temporary::beside(&self.target, existing.as_ref())?;
-        if existing.is_some() {
-            let mut before = File::open(&self.target).map_err(creating)?;
-            io::copy(&mut before, whole.file()?).map_err(|error| writing(&error))?;
-        }
-        let mut result = result.chain(self.temporary.file()?);
-        io::copy(&mut result, whole.file()?).map_err(|error| writing(&error))?;
-        whole.persist(&self.target)
+        append(&self.target, from)
     }
 }
 
-/// Appends in one write, so that results of several processes do not mix; the file is as it was if that
-/// fails.
-fn append(target: &Path, result: &[u8]) -> Result<()> {
+/// Appends a result. Another process that appends waits, so that results do not mix; the file is as it was if
+/// that fails.
+fn append(target: &Path, result: &mut File) -> Result<()> {
     let mut file = File::options().append(true).create(true).open(target).map_err(creating)?;
+    // Some file systems have no locks.
+    let _ = file.lock();
     let length = file.metadata().map_err(creating)?.len();
-    let appended = file.write_all(result).and_then(|()| file.sync_data());
-    appended.or_else(|error| file.set_len(length).and(Err(error))).map_err(|error| writing(&error))
+    let appended = io::copy(result, &mut file).map(drop);
+    appended.or_else(|error| file.set_len(length).and(Err(error))).map_err(|error| writing(&error))?;
+    file.sync_data().map_err(|error| writing(&error))
 }
 
 /// From now on, this process, a copy, completes no files: its parent does.
@@ -703,23 +691,24 @@ mod tests {
         forget();
     }
 
-    /// Results that one write does not append are complete or not there, too.
+    /// Several writers at a time, each with results that one write does not append.
     #[test]
-    fn long_results_follow_what_a_file_has() {
+    fn long_results_follow_what_a_file_has_and_do_not_mix() {
+        const COUNT: usize = 8;
+        const LENGTH: usize = 2 * BUFFER_BYTES + 1;
         let directory = tempfile::tempdir().unwrap();
-        let long = [b'x'; 2 * BUFFER_BYTES + 1];
-        for (name, before) in [("new", None), ("existing", Some("before, "))] {
-            let path = directory.path().join(name);
-            if let Some(text) = before {
-                fs::write(&path, text).unwrap();
-            }
+        let path = directory.path().join("log");
+        fs::write(&path, "before").unwrap();
+        let append = &|letter: u8| {
             let log = OutputFile::appending("history", path.clone()).unwrap();
-            log.write(|sink| put(sink, &long)).unwrap();
-            log.write(|sink| put(sink, b"short")).unwrap();
-            let expected = [before.unwrap_or_default().as_bytes(), &long, b"short"].concat();
-            assert!(fs::read(&path).unwrap() == expected, "{name}");
-        }
-        assert_eq!(entries(directory.path()), 2);
+            (0..COUNT).for_each(|_| log.write(|sink| put(sink, &[letter; LENGTH])).unwrap());
+        };
+        std::thread::scope(|scope| [b'x', b'y'].map(|letter| scope.spawn(move || append(letter))).map(drop));
+        let written = fs::read(&path).unwrap();
+        let results = written.strip_prefix(b"before").unwrap().chunks(LENGTH);
+        assert!(results.clone().all(|it| it.len() == LENGTH && it.iter().all(|byte| *byte == it[0])));
+        assert_eq!(results.filter(|it| it[0] == b'x').count(), COUNT);
+        assert_eq!((written.len(), entries(directory.path())), (6 + 2 * COUNT * LENGTH, 1));
     }
 
     #[test]

@@ -165,10 +165,10 @@ impl LocalTask {
 }
 
 /// Creates an emulated GPU of the driver for CUDA, with the options of `local-task`, of all drivers, and
-/// [`EmulatorOptions`](crate::emulator::EmulatorOptions). For who judges results, and for kernels that are not
-/// trusted, the first error that a check finds fails the dispatch. Then, and with optional checks, which
-/// compare the accesses of all workgroups, it runs work on the thread that makes it ready, so that the same is
-/// found each time.
+/// [`EmulatorOptions`](crate::emulator::EmulatorOptions). For who judges results, and for kernels that are
+/// not trusted, the first error that a check finds fails the dispatch. Then, and with optional checks, which
+/// compare the accesses of all workgroups, it runs work on the thread that makes it ready, so that the same
+/// is found each time.
 pub fn create_emulated(options: &OptionSet, group: &[Device]) -> Result<Device> {
     let (common, own): (CommonOptions, EmulatorOptions) = (options.get(), options.get());
     let fails = common.guards_buffers || common.refuses_wrong_results;

@@ -31,8 +31,10 @@ def libraries():
 def load():
     for path in libraries():
         try:
-            return ctypes.CDLL(path)
-        except OSError as error:
+            library = ctypes.CDLL(path)
+            library.nvrtcCreateProgram
+            return library
+        except (OSError, AttributeError) as error:
             if "REHAL_NVRTC" in os.environ:
                 print(error)
     sys.exit(77)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rehal_base::{Result, plural};
+use rehal_base::{Error, Result, plural};
 use rehal_hal::Device;
 use rehal_kernels::MachineRoof;
 use rehal_roof::{Peak, Rate};
@@ -53,6 +53,10 @@ fn run(invocation: &Invocation) -> Result<()> {
     let devices = devices::options(flags)?.open()?;
     let mut roofs: Vec<Measured> = Vec::new();
     for device in devices.devices() {
+        if device.info().is_emulated {
+            let message = "an emulated device has no roof: its times are those of this machine's CPU";
+            return Err(Error::invalid_argument(message).advise("name a device of hardware"));
+        }
         roofs.push(Measured::of(device, flags.get(&FORCE))?);
     }
     let report = Machines { devices: &roofs };

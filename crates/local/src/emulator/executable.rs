@@ -2,10 +2,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rehal_base::{Context, Error, Remedy, Result, StatusCode};
-use rehal_crash::{CrashNote, Timed};
+use rehal_crash::{Bytecode, CrashNote, Timed};
 use rehal_formats::{CodeImage, Executable, ImageKind, read_cuda};
 use rehal_hal::{ExecutableParams, FunctionInfo};
-use rehal_simt::{Cause, Dispatch, Fault, Image, Launch, Limits, Module, Parameter, Region};
+use rehal_simt::{Cause, Dispatch, Fault, FindingKind, Image, Launch, Limits, Module, Parameter, Region};
 use smallvec::SmallVec;
 
 use super::{Emulation, GRANULE_BYTES, findings};
@@ -92,24 +92,26 @@ impl EmulatedExecutable {
         let _note = CrashNote::new(&what, "code is checked before it runs: report an error of this tool");
         let begun = Instant::now();
         let is_stopped = || self.emulation.timeout.is_some_and(|limit| begun.elapsed() > limit);
-        let mut timed = None;
+        let (mut blocks, mut begun_block) = (0..0, None);
+        // One at a time, so that who watches the process sees that it continues.
         let mut next = || {
-            drop(timed.take());
-            let range = (share.next)();
-            timed = range.is_some().then(Timed::begin).flatten();
-            range
+            begun_block.take();
+            if blocks.is_empty() {
+                blocks = (share.next)()?;
+            }
+            begun_block = Some((Timed::begin(), Bytecode::change()));
+            let block = blocks.next()?;
+            Some(block..block + 1)
         };
         let ended = dispatch.run(&mut next, &is_stopped);
-        drop(timed);
+        drop(begun_block);
         let report = dispatch.report();
         let error = report.findings.iter().find(|it| self.emulation.fails && !it.kind.is_note());
         if let Some(found) = error {
-            let advice =
-                "a kernel may access only its bindings: correct its indices, and the sizes that it assumes";
-            return Err(Error::out_of_range(found.to_string()).advise(advice).into());
+            let (code, advice) = explained(found.kind);
+            return Err(Error::new(code, found.to_string()).advise(advice).into());
         }
-        let record = rehal_crash::describe_record(rehal_crash::record());
-        findings::add(record, report.findings, report.dropped_findings);
+        findings::add(rehal_crash::record(), report.findings, report.dropped_findings);
         ended.map_err(|fault| self.failure(fault, arguments.workgroup_count))
     }
 
@@ -128,6 +130,30 @@ impl EmulatedExecutable {
             _ => fault.into(),
         };
         WorkgroupFailure { workgroup, error }
+    }
+}
+
+/// The status of an error that a check found, and what to do about it.
+fn explained(kind: FindingKind) -> (StatusCode, &'static str) {
+    match kind {
+        FindingKind::Misaligned => {
+            (StatusCode::InvalidArgument, "an address has to be a multiple of the size of its access")
+        }
+        FindingKind::Uninitialized => {
+            (StatusCode::FailedPrecondition, "write the memory of a workgroup or a thread before it is read")
+        }
+        FindingKind::Race | FindingKind::DivergentBarrier => {
+            let advice = "synchronize the threads that share the bytes, all of them at the same barrier";
+            (StatusCode::FailedPrecondition, advice)
+        }
+        FindingKind::ReadOutOfBounds
+        | FindingKind::WriteOutOfBounds
+        | FindingKind::ReadInSlack
+        | FindingKind::ReadOnly => {
+            let advice =
+                "a kernel may access only its bindings: correct its indices, and the sizes that it assumes";
+            (StatusCode::OutOfRange, advice)
+        }
     }
 }
 
@@ -222,6 +248,7 @@ fn regions<'a>(arguments: &DispatchArguments<'a>) -> SmallVec<[Region<'a>; 8]> {
         Region {
             address: address(index, place.offset()),
             length: place.length(),
+            // Also within a buffer: the compiler reads whole vectors, of which it uses a part.
             slack: end.next_multiple_of(GRANULE_BYTES) - end,
             memory: place.memory(),
             offset: place.offset(),

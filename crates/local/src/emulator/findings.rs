@@ -19,10 +19,24 @@ pub struct Findings {
 /// A finding, and the dispatch that it is of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DispatchFinding {
-    /// The record of a capture that submitted the work, as messages name it; `None` if it is of a program.
-    pub record: Option<String>,
+    /// The ordinal and the offset of the record of a capture that submitted the work; `None` if it is of a
+    /// program.
+    pub record: Option<[u64; 2]>,
     /// The error, with its place.
     pub finding: Finding,
+}
+
+impl DispatchFinding {
+    /// The order of findings of the same place: the first dispatch, and in it the first block and thread.
+    fn order(&self) -> (Option<[u64; 2]>, [u32; 3], [u32; 3]) {
+        let reversed = |[x, y, z]: [u32; 3]| [z, y, x];
+        (self.record, reversed(self.finding.block), reversed(self.finding.thread))
+    }
+
+    fn is_at(&self, other: &Self) -> bool {
+        let key = |it: &Self| (it.finding.kind, it.finding.line, it.finding.target);
+        key(self) == key(other) && self.finding.function == other.finding.function
+    }
 }
 
 impl Findings {
@@ -31,32 +45,42 @@ impl Findings {
         self.dropped != 0 || self.all.iter().any(|it| !it.finding.kind.is_note())
     }
 
-    fn add(&mut self, record: Option<String>, finding: Finding) {
-        let key = |it: &Finding| (it.kind, it.line, it.target);
-        let is_same = |it: &&mut DispatchFinding| {
-            key(&it.finding) == key(&finding) && it.finding.function == finding.function
-        };
+    fn add(&mut self, found: DispatchFinding) {
         let is_full = self.all.len() >= MAX_PLACES;
-        match self.all.iter_mut().find(is_same) {
-            Some(known) => known.finding.count += finding.count,
-            None if is_full => self.dropped += finding.count,
-            None => self.all.push(DispatchFinding { record, finding }),
+        match self.all.iter_mut().find(|it| it.is_at(&found)) {
+            Some(known) => {
+                let count = known.finding.count + found.finding.count;
+                // Threads find the blocks of a dispatch in any order.
+                if found.order() < known.order() {
+                    *known = found;
+                }
+                known.finding.count = count;
+            }
+            None if is_full => self.dropped += found.finding.count,
+            None => self.all.push(found),
         }
     }
 }
 
-/// Takes what the checks of all emulated devices of this process found until now.
+/// Takes what the checks of all emulated devices of this process found until now, in the order of records and
+/// lines.
 pub fn take_findings() -> Findings {
-    std::mem::take(&mut *FOUND.lock())
+    let mut found = std::mem::take(&mut *FOUND.lock());
+    found.all.sort_by(|one, other| {
+        let key = |it: &DispatchFinding| (it.record, it.finding.line, it.finding.kind, it.finding.target);
+        key(one).cmp(&key(other)).then_with(|| one.finding.function.cmp(&other.finding.function))
+    });
+    found
 }
 
 /// Keeps what was found in a dispatch.
-pub(super) fn add(record: Option<String>, findings: Vec<Finding>, dropped: u64) {
+pub(super) fn add(record: [u64; 2], findings: Vec<Finding>, dropped: u64) {
     if findings.is_empty() && dropped == 0 {
         return;
     }
+    let record = rehal_crash::describe_record(record).map(|_| record);
     let mut found = FOUND.lock();
-    findings.into_iter().for_each(|it| found.add(record.clone(), it));
+    findings.into_iter().for_each(|finding| found.add(DispatchFinding { record, finding }));
     found.dropped += dropped;
 }
 
@@ -81,13 +105,18 @@ mod tests {
             count: 2,
         };
         let mut found = Findings::default();
-        found.add(Some("record #17".into()), finding(3, FindingKind::ReadInSlack));
+        let mut add = |record, finding| found.add(DispatchFinding { record, finding });
+        add(Some([20, 9]), finding(3, FindingKind::ReadInSlack));
+        add(Some([17, 5]), finding(3, FindingKind::ReadInSlack));
         assert!(!found.are_errors());
-        found.add(None, finding(3, FindingKind::ReadInSlack));
-        found.add(None, finding(4, FindingKind::ReadOutOfBounds));
+        let mut add = |record, finding| found.add(DispatchFinding { record, finding });
+        // A later block, and one that another thread ran before it.
+        for block in [4, 1, 3] {
+            add(None, Finding { block: [block, 0, 0], ..finding(4, FindingKind::ReadOutOfBounds) });
+        }
         let kept: Vec<_> =
-            found.all.iter().map(|it| (it.record.as_deref(), it.finding.line, it.finding.count)).collect();
-        assert_eq!(kept, [(Some("record #17"), 3, 4), (None, 4, 2)]);
+            found.all.iter().map(|it| (it.record, it.finding.block[0], it.finding.count)).collect();
+        assert_eq!(kept, [(Some([17, 5]), 0, 4), (None, 1, 6)]);
         assert!(found.are_errors());
     }
 }
