@@ -9,6 +9,7 @@ use crate::run::{REHAL, cargo, succeed, target};
 use crate::{NotRun, Outcome, root, setup};
 use oracle::tool::{Ended, run_within};
 use std::error::Error;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,6 +20,9 @@ const COMPILER: &str = "x86_64-w64-mingw32-gcc";
 const WINE: [&str; 3] = ["wine64", "/usr/lib/wine/wine64", "wine"];
 /// A part of the names of captures of system libraries.
 const OF_LIBRARIES: &str = "syslib";
+
+/// What a tool says if the system did not start its process.
+const NOT_STARTED: &str = "starting a process for kernels: Internal error.";
 
 /// How long a tool may take, which takes a second.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -83,17 +87,24 @@ fn start(wine: &str) -> Result<PathBuf, Box<dyn Error>> {
     Ok(script)
 }
 
+/// How a tool ends. Wine 8 on a busy machine sometimes does not see that a process has started, and calls that
+/// an internal error: then it runs once more.
+fn ended<S: AsRef<OsStr>>(program: &Path, arguments: &[S], directory: &Path) -> Result<Ended, String> {
+    let run = || run_within(LIMIT, program, arguments, directory).map_err(|error| error.to_string());
+    let ended = run()?;
+    if String::from_utf8_lossy(&ended.stderr).contains(NOT_STARTED) { run() } else { Ok(ended) }
+}
+
 /// Runs a tool on a capture on both systems.
 fn check(wine: &Path, programs: [&Path; 2], capture: &Path, tool: &[&str], runs: bool) -> Result<(), String> {
     let [here, there] = programs;
     let capture = capture.display().to_string();
     let mut arguments: Vec<&str> = tool.to_vec();
     arguments.push(&capture);
-    let of = |ended: std::io::Result<Ended>| ended.map_err(|error| error.to_string());
-    let expected = of(run_within(LIMIT, here, &arguments, &root()))?;
+    let expected = ended(here, &arguments, &root())?;
     let program = there.display().to_string();
     arguments.insert(0, &program);
-    let found = of(run_within(LIMIT, wine, &arguments, &root()))?;
+    let found = ended(wine, &arguments, &root())?;
     if runs && capture.contains(OF_LIBRARIES) {
         return match found.code {
             Some(1) if found.status_name().as_deref() == Some("UNIMPLEMENTED") => Ok(()),
@@ -129,8 +140,7 @@ fn record(wine: &Path, programs: [&Path; 2], path: &str, command: &str) -> Resul
         let replay =
             vec!["run".into(), "--replay_host_reads=-".into(), "--replay_file_remap=Z:=".into(), output];
         for (program, arguments) in [(program, arguments), (here, replay)] {
-            let ended = run_within(LIMIT, program, &arguments, &fixtures);
-            ends.push(ended.map_err(|error| error.to_string())?);
+            ends.push(ended(program, &arguments, &fixtures)?);
         }
     }
     // Windows numbers files differently.
