@@ -21,7 +21,7 @@ const WINE: [&str; 3] = ["wine64", "/usr/lib/wine/wine64", "wine"];
 /// A part of the names of captures of system libraries.
 const OF_LIBRARIES: &str = "syslib";
 
-/// What a tool says if the system did not start its process.
+/// The message of a tool if the system did not start its process.
 const NOT_STARTED: &str = "starting a process for kernels: Internal error.";
 
 /// How long a tool may take, which takes a second.
@@ -87,8 +87,8 @@ fn start(wine: &str) -> Result<PathBuf, Box<dyn Error>> {
     Ok(script)
 }
 
-/// How a tool ends. Wine 8 on a busy machine sometimes does not see that a process has started, and calls that
-/// an internal error: then it runs once more.
+/// How a tool ends. Wine 8 on a busy machine sometimes does not see that a process has started, and calls
+/// that an internal error: then it runs once more.
 fn ended<S: AsRef<OsStr>>(program: &Path, arguments: &[S], directory: &Path) -> Result<Ended, String> {
     let run = || run_within(LIMIT, program, arguments, directory).map_err(|error| error.to_string());
     let ended = run()?;

@@ -2,10 +2,11 @@
 
 use rehal_base::{Context, Result};
 use rehal_devices::{
-    DeviceOptions, DeviceSettings, DeviceSpec, ForeignFormat, NamedPath, driver_of_format, drivers,
-    drivers_with, find_driver, foreign_format,
+    DeviceOptions, DeviceSettings, DeviceSpec, EmulatorOptions, ForeignFormat, NamedPath, driver_of_format,
+    drivers, drivers_with, find_driver, foreign_format,
 };
 use rehal_hal::{CommonOptions, DeviceDescription, DeviceUri, Driver, DriverRegistry, OptionSet};
+use rehal_jobs::is_worker;
 use rehal_replay::Plan;
 
 use crate::flags::{DEVICE, DEVICE_TIMEOUT, EXECUTABLE_PLUGIN, Flags, PERF_MAP, driver_values, set_options};
@@ -24,6 +25,8 @@ pub(crate) fn driver_options(flags: &Flags) -> OptionSet {
     let perf_map = flags.get(&PERF_MAP);
     let common = CommonOptions { timeout, perf_map, ..CommonOptions::default() };
     let mut options = OptionSet::default().with(common);
+    // A worker answers a process that does not read its findings.
+    options.update(|it: &mut EmulatorOptions| it.collects = !is_worker());
     set_options(flags, &mut options).expect("flags are parsed by the same declarations");
     options
 }

@@ -1,7 +1,6 @@
 //! Findings of the checks of emulated GPUs, as text on standard error, or as an object among reports.
 
 use rehal_base::Result;
-use rehal_crash::describe_record;
 use rehal_devices::{DispatchFinding, Finding, Findings, Target, take_findings};
 use serde::Serialize;
 
@@ -94,13 +93,14 @@ fn target(finding: &Finding) -> String {
 
 fn text(found: &Findings) -> String {
     let mut lines: Vec<String> = Vec::new();
-    for DispatchFinding { record, finding } in &found.all {
-        let kind = if finding.kind.is_note() { "note" } else { "error" };
-        let record = record.and_then(describe_record).map(|it| format!(" ({it})")).unwrap_or_default();
-        lines.push(format!("{kind}: {finding}{record}"));
+    for it in &found.all {
+        lines.push(match it.finding.kind.is_note() {
+            true => format!("note: {}", it.finding),
+            false => it.error().report(),
+        });
     }
     if found.dropped != 0 {
-        lines.push(format!("error: {} more at other places", found.dropped));
+        lines.push(format!("{} more at other places", found.dropped));
     }
     lines.join("\n")
 }

@@ -34,7 +34,7 @@ pub use foreign::{ForeignFormat, foreign_format, idle_device, idle_devices};
 pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
 pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions, RequestedData};
-pub use rehal_local::emulator::{DispatchFinding, Finding, Findings, Target, take_findings};
+pub use rehal_local::emulator::{DispatchFinding, EmulatorOptions, Finding, Findings, Target, take_findings};
 pub use rehal_local::topology::memory_bytes;
 pub use scope_timer::{ScopeTimer, dispatch_scope, find_scope};
 pub use static_memory::StaticMemoryWatch;

@@ -166,13 +166,13 @@ impl LocalTask {
 
 /// Creates an emulated GPU of the driver for CUDA, with the options of `local-task`, of all drivers, and
 /// [`EmulatorOptions`](crate::emulator::EmulatorOptions). For who judges results, and for kernels that are
-/// not trusted, the first error that a check finds fails the dispatch. Then, and with optional checks, which
-/// compare the accesses of all workgroups, it runs work on the thread that makes it ready, so that the same
-/// is found each time.
+/// not trusted, the first error that a check finds fails the dispatch in any case. Then, and with optional
+/// checks, which compare the accesses of all workgroups, it runs work on the thread that makes it ready, so
+/// that the same is found each time.
 pub fn create_emulated(options: &OptionSet, group: &[Device]) -> Result<Device> {
     let (common, own): (CommonOptions, EmulatorOptions) = (options.get(), options.get());
-    let fails = common.guards_buffers || common.refuses_wrong_results;
-    let mut device = match own.checks == Checks::default() && !fails {
+    let is_judged = common.guards_buffers || common.refuses_wrong_results;
+    let mut device = match own.checks == Checks::default() && !is_judged {
         true => LocalTask::backend(options.get(), group)?,
         false => LocalSync::backend(LocalSyncOptions::default()),
     };
@@ -183,6 +183,7 @@ pub fn create_emulated(options: &OptionSet, group: &[Device]) -> Result<Device> 
         is_emulated: true,
         ..device.info
     };
+    let fails = is_judged || !own.collects;
     device.code = CodeKind::Emulated(Emulation { checks: own.checks, timeout: common.timeout, fails });
     Ok(Device::new(device))
 }

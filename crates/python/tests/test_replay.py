@@ -255,6 +255,19 @@ def test_a_kernel_that_crashes_is_an_exception(crashing: Path) -> None:
         capture.kernels()
 
 
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_what_an_emulated_gpu_finds_is_an_exception(tmp_path: Path, isolation: Any) -> None:
+    kernel = (FIXTURES.parent / "crates/cli/tests/gpu/dynamic_matmul.cuda.ireereplay").read_bytes()
+    right, wrong = b"\tld.global.nc.b32 \t%r48, [%rd28];", b"ld.global.b32 \t%r48, [%rd28+796];"
+    path = tmp_path / "wrong.ireereplay"
+    path.write_bytes(kernel.replace(right, wrong))
+    found = r"read out of bounds of 4 bytes at offset \d+ of binding 1"
+    with pytest.raises(rehal.Error, match=found) as error:
+        rehal.open(path).replay(device="cuda://emulator", isolation=isolation)
+    assert error.value.code == "OUT_OF_RANGE"
+    assert any("record #35" in it for it in error.value.context)
+
+
 def test_a_killed_process_is_an_exception(mlp: Path) -> None:
     def kill(_: object) -> None:
         for process in Path("/proc").glob("[0-9]*"):

@@ -191,7 +191,7 @@ fn what_a_captured_kernel_does_is_found_as_well() {
         "read out of bounds of 4 bytes at offset 796 of binding 1: function 'f_dispatch_0_matmul_DxDxD_f32'";
     let ran = run(&["rehal", "run", EMULATOR, &path]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
-    assert!(ran.stderr.contains(&format!("error: {found}")), "{ran:?}");
+    assert!(ran.stderr.contains(&format!("OUT_OF_RANGE; {found}")), "{ran:?}");
     let ran = run(&["rehal", "kernels", EMULATOR, "--repetitions=1", "--format=json", &path]);
     assert_eq!(ran.status, Some(2), "{ran:?}");
     let last: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
@@ -204,4 +204,9 @@ fn what_a_captured_kernel_does_is_found_as_well() {
     assert!(row["count"].as_u64().unwrap() >= 45 && row["is_note"] == false, "{row}");
     let ran = run(&["rehal", "verify", EMULATOR, "--other_device=cuda://emulator", &path]);
     assert!(ran.status == Some(1) && ran.stderr.contains(found), "{ran:?}");
+    let (_, file, _) = replaced(&scratch, "mul.rn.f32", "mul.rz.f32");
+    let with = format!("--with={file}");
+    let ran = run(&["rehal", "compare", EMULATOR, "--workgroup_count=same", &with, &path]);
+    assert!(ran.status == Some(1) && ran.stderr.contains(found), "{ran:?}");
+    assert!(ran.stderr.contains("the code that replacements are compared with"), "{ran:?}");
 }

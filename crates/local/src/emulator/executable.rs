@@ -5,7 +5,7 @@ use rehal_base::{Context, Error, Remedy, Result, StatusCode};
 use rehal_crash::{Bytecode, CrashNote, Timed};
 use rehal_formats::{CodeImage, Executable, ImageKind, read_cuda};
 use rehal_hal::{ExecutableParams, FunctionInfo};
-use rehal_simt::{Cause, Dispatch, Fault, FindingKind, Image, Launch, Limits, Module, Parameter, Region};
+use rehal_simt::{Cause, Dispatch, Fault, Image, Launch, Limits, Module, Parameter, Region};
 use smallvec::SmallVec;
 
 use super::{Emulation, GRANULE_BYTES, findings};
@@ -108,8 +108,7 @@ impl EmulatedExecutable {
         let report = dispatch.report();
         let error = report.findings.iter().find(|it| self.emulation.fails && !it.kind.is_note());
         if let Some(found) = error {
-            let (code, advice) = explained(found.kind);
-            return Err(Error::new(code, found.to_string()).advise(advice).into());
+            return Err(findings::error(found).into());
         }
         findings::add(rehal_crash::record(), report.findings, report.dropped_findings);
         ended.map_err(|fault| self.failure(fault, arguments.workgroup_count))
@@ -130,30 +129,6 @@ impl EmulatedExecutable {
             _ => fault.into(),
         };
         WorkgroupFailure { workgroup, error }
-    }
-}
-
-/// The status of an error that a check found, and what to do about it.
-fn explained(kind: FindingKind) -> (StatusCode, &'static str) {
-    match kind {
-        FindingKind::Misaligned => {
-            (StatusCode::InvalidArgument, "an address has to be a multiple of the size of its access")
-        }
-        FindingKind::Uninitialized => {
-            (StatusCode::FailedPrecondition, "write the memory of a workgroup or a thread before it is read")
-        }
-        FindingKind::Race | FindingKind::DivergentBarrier => {
-            let advice = "synchronize the threads that share the bytes, all of them at the same barrier";
-            (StatusCode::FailedPrecondition, advice)
-        }
-        FindingKind::ReadOutOfBounds
-        | FindingKind::WriteOutOfBounds
-        | FindingKind::ReadInSlack
-        | FindingKind::ReadOnly => {
-            let advice =
-                "a kernel may access only its bindings: correct its indices, and the sizes that it assumes";
-            (StatusCode::OutOfRange, advice)
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 use parking_lot::Mutex;
-use rehal_simt::Finding;
+use rehal_base::{Error, StatusCode};
+use rehal_simt::{Finding, FindingKind};
 
 /// The findings of emulated devices of this process that no one has taken.
 static FOUND: Mutex<Findings> = Mutex::new(Findings { all: Vec::new(), dropped: 0 });
@@ -27,6 +28,15 @@ pub struct DispatchFinding {
 }
 
 impl DispatchFinding {
+    /// As the error of a dispatch that it fails.
+    pub fn error(&self) -> Error {
+        let error = error(&self.finding);
+        match self.record.and_then(rehal_crash::describe_record) {
+            Some(record) => error.context(record),
+            None => error,
+        }
+    }
+
     /// The order of findings of the same place: the first dispatch, and in it the first block and thread.
     fn order(&self) -> (Option<[u64; 2]>, [u32; 3], [u32; 3]) {
         let reversed = |[x, y, z]: [u32; 3]| [z, y, x];
@@ -82,6 +92,31 @@ pub(super) fn add(record: [u64; 2], findings: Vec<Finding>, dropped: u64) {
     let mut found = FOUND.lock();
     findings.into_iter().for_each(|finding| found.add(DispatchFinding { record, finding }));
     found.dropped += dropped;
+}
+
+/// A finding as an error, with what to do about it.
+pub(super) fn error(found: &Finding) -> Error {
+    let (code, advice) = match found.kind {
+        FindingKind::Misaligned => {
+            (StatusCode::InvalidArgument, "an address has to be a multiple of the size of its access")
+        }
+        FindingKind::Uninitialized => {
+            (StatusCode::FailedPrecondition, "write the memory of a workgroup or a thread before it is read")
+        }
+        FindingKind::Race | FindingKind::DivergentBarrier => {
+            let advice = "synchronize the threads that share the bytes, all of them at the same barrier";
+            (StatusCode::FailedPrecondition, advice)
+        }
+        FindingKind::ReadOutOfBounds
+        | FindingKind::WriteOutOfBounds
+        | FindingKind::ReadInSlack
+        | FindingKind::ReadOnly => {
+            let advice =
+                "a kernel may access only its bindings: correct its indices, and the sizes that it assumes";
+            (StatusCode::OutOfRange, advice)
+        }
+    };
+    Error::new(code, found.to_string()).advise(advice)
 }
 
 #[cfg(test)]

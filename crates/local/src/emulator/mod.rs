@@ -37,6 +37,9 @@ pub(crate) const GRANULE_BYTES: u64 = 256;
 pub struct EmulatorOptions {
     /// Which checks there are besides those of bounds and of alignment.
     pub checks: Checks,
+    /// Whether what checks find is kept for [`take_findings`], which the caller reports. Otherwise the first
+    /// error fails its dispatch.
+    pub collects: bool,
 }
 
 impl DeviceOptions for EmulatorOptions {}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rehal::work::CompareWork;
-use rehal_base::{Advice, Error, Remedy, Result};
+use rehal_base::{Advice, Context, Error, Remedy, Result};
 use rehal_devices::CrashReports;
 use rehal_judge::CompareOptions;
 use rehal_replay::Plan;
@@ -45,7 +45,8 @@ impl<'i> CompareEngine<'i> {
         let elapsed = self.invocation.confined_value(&reach, || {
             let comparer = self.work.comparer(self.plan.clone()).map_err(in_own_words)?;
             let begun = Instant::now();
-            comparer.replay_captured(&mut [&mut CrashReports::install()])?;
+            let ended = comparer.replay_captured(&mut [&mut CrashReports::install()]);
+            ended.context(|| "the code that replacements are compared with".to_owned())?;
             Ok(begun.elapsed())
         })?;
         Ok(base.saturating_add(elapsed.saturating_mul(1000)))
