@@ -3,13 +3,25 @@
 use object::elf::{EM_AMDGPU, EM_CUDA};
 
 use crate::elf;
-use crate::{Executable, ImageKind, read_amdgpu, read_cuda, read_hip};
+use crate::{Executable, ImageKind, read_amdgpu, read_cuda, read_hip, with_image};
 
 /// Reads `bytes` as an executable for each driver, and checks that its parts are consistent. Returns the
 /// number of drivers for which they can be read.
 pub fn exercise(bytes: &[u8]) -> usize {
-    let executables = [read_cuda(bytes), read_hip(bytes), read_amdgpu(bytes)].into_iter();
-    executables.map(|executable| executable.is_ok_and(|it| check(&it, bytes))).filter(|it| *it).count()
+    let readers = [read_cuda, read_hip, read_amdgpu].into_iter();
+    let read = readers.filter(|read| {
+        let Ok(executable) = read(bytes) else { return false };
+        // Code in the place of itself, and bytes that may be none.
+        let images = executable.images.iter().map(|it| &bytes[it.bytes.clone()]);
+        for (image, is_own) in images.map(|it| (it, true)).chain([(&bytes[bytes.len() / 2..], false)]) {
+            if let Some(Ok(replaced)) = with_image(bytes, image) {
+                let replaced = read(&replaced).expect("a replacement can be read");
+                assert!(!is_own || replaced.functions == executable.functions, "the same functions");
+            }
+        }
+        check(&executable, bytes)
+    });
+    read.count()
 }
 
 /// Reads `bytes` as an image of one kind, whose first bytes they get. Returns whether they can be read.

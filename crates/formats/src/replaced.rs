@@ -88,7 +88,7 @@ fn mismatch(function: &Function, code: &Function, kind: ImageKind) -> Option<Str
         return Some(format!("program={passed} parameters replacement={count}"));
     }
     let text = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");
-    let total = |size: [u32; 3]| size.iter().map(|it| u64::from(*it)).product::<u64>();
+    let total = |size: [u32; 3]| size.iter().map(|it| u128::from(*it)).product::<u128>();
     if let (Some(own), Some(other)) = (function.workgroup_size, code.workgroup_size)
         && (own != other && (!code.is_size_limit || total(own) > total(other)))
     {

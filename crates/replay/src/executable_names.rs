@@ -21,8 +21,8 @@ const DISPATCH: &str = "_dispatch_";
 const CONFIGURED: &str = "configured_";
 
 /// Extensions of files that replace executables.
-const EXTENSIONS: [&str; 12] =
-    ["c", "o", "rs", "mlir", "mlirbc", "so", "elf", "vmfb", "spv", "vk1", "ptx", "hsaco"];
+const EXTENSIONS: [&str; 14] =
+    ["c", "o", "rs", "mlir", "mlirbc", "so", "elf", "vmfb", "spv", "vk1", "cu", "ptx", "cubin", "hsaco"];
 
 /// Names that an error lists.
 const MAX_LISTED: usize = 10;
