@@ -407,6 +407,26 @@ impl HostMemory {
         Ok(())
     }
 
+    /// Replaces `N` bytes at `offset` by `new` if they are `expected`, as one atomic operation, and returns the
+    /// former bytes: if these are not `expected`, nothing was stored. `N` is 2, 4 or 8. Fails if the address
+    /// of the bytes is not a multiple of `N`.
+    pub fn compare_exchange<const N: usize>(
+        &self,
+        offset: u64,
+        expected: [u8; N],
+        new: [u8; N],
+    ) -> Result<[u8; N]> {
+        const { assert!(matches!(N, 2 | 4 | 8), "processors have operations of these sizes") };
+        let target = self.at_mut(offset, N as u64)?;
+        if !target.addr().is_multiple_of(N) {
+            return Err(Error::invalid_argument(format!(
+                "{N} bytes at offset {offset} are misaligned for an atomic operation"
+            )));
+        }
+        // SAFETY: as for `write`; it is aligned.
+        Ok(unsafe { copy::exchange(target, expected, new) })
+    }
+
     /// Like [`HostMemory::load`] at `index * N` bytes: an element of an array.
     #[inline(always)]
     pub fn load_element<const N: usize>(&self, index: u64) -> Result<[u8; N]> {

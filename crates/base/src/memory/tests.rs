@@ -632,3 +632,43 @@ fn so_many_ranges_are_mapped_and_more_are_copied() {
         assert!(is_mapped);
     }
 }
+
+/// No addition is lost, and none of the values that plain stores write is overwritten by an exchange that
+/// expected another.
+#[test]
+fn exchanges_are_atomic() {
+    fn count<const N: usize>() {
+        let memory = HostMemory::allocate(64).unwrap();
+        let (threads, times) = (3, if cfg!(miri) { 20 } else { 20_000_u32 });
+        let wide = |bytes: [u8; N]| bytes.iter().rev().fold(0, |all, it| all << 8 | u64::from(*it));
+        let narrow = |value: u64| -> [u8; N] { std::array::from_fn(|it| value.to_le_bytes()[it]) };
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    for _ in 0..times {
+                        let mut before = memory.load::<N>(16).unwrap();
+                        while let found =
+                            memory.compare_exchange(16, before, narrow(wide(before) + 1)).unwrap()
+                            && found != before
+                        {
+                            before = found;
+                        }
+                    }
+                });
+            }
+        });
+        let expected = u64::from(threads * times) & (u64::MAX >> (64 - 8 * N));
+        assert_eq!(wide(memory.load::<N>(16).unwrap()), expected);
+        let found = memory.compare_exchange(16, narrow(expected + 1), [7; N]).unwrap();
+        assert_eq!((wide(found), memory.load::<N>(16).unwrap()), (expected, narrow(expected)));
+        assert!(memory.compare_exchange(17, [0; N], [1; N]).unwrap_err().report().contains("misaligned"));
+        assert!(memory.compare_exchange(64, [0; N], [1; N]).is_err());
+        assert!(memory.load::<8>(8).unwrap() == [0; 8] && memory.load::<8>(24).unwrap() == [0; 8]);
+    }
+    count::<2>();
+    count::<4>();
+    count::<8>();
+    let constant = HostMemory::constant(&[0; 8]).unwrap();
+    let error = constant.compare_exchange(0, [0; 4], [1; 4]).unwrap_err();
+    assert_eq!(error.code(), StatusCode::PermissionDenied);
+}

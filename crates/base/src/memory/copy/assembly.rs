@@ -7,7 +7,8 @@
 //! an access that must not race.
 
 use crate::platform::access::{
-    copy_large, load_1, load_2, load_4, load_8, set_all, store_1, store_2, store_4, store_8,
+    copy_large, exchange_2, exchange_4, exchange_8, load_1, load_2, load_4, load_8, set_all, store_1,
+    store_2, store_4, store_8,
 };
 
 /// See [`super::copy`].
@@ -77,6 +78,26 @@ pub(super) unsafe fn store<const N: usize>(target: *mut u8, value: [u8; N]) {
             _ => copy_in(&value, target),
         }
     }
+}
+
+/// See [`super::exchange`].
+#[inline]
+pub(super) unsafe fn exchange<const N: usize>(target: *mut u8, expected: [u8; N], new: [u8; N]) -> [u8; N] {
+    let wide = |bytes: [u8; N]| {
+        let mut wide = [0; 8];
+        wide[..N].copy_from_slice(&bytes);
+        u64::from_le_bytes(wide)
+    };
+    let (expected, new) = (wide(expected), wide(new));
+    // SAFETY: each accesses `N` bytes, which the caller guarantees.
+    let found = unsafe {
+        match N {
+            2 => exchange_2(target, expected, new),
+            4 => exchange_4(target, expected, new),
+            _ => exchange_8(target, expected, new),
+        }
+    };
+    std::array::from_fn(|byte| found.to_le_bytes()[byte])
 }
 
 /// Copies at most 16 bytes: one piece from each end, which may overlap. All loads precede all stores, so

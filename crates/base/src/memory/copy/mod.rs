@@ -83,5 +83,16 @@ pub(super) unsafe fn store<const N: usize>(target: *mut u8, value: [u8; N]) {
     unsafe { chosen::store(target, value) }
 }
 
+/// Replaces `N` shared bytes if they are as expected, at once, and returns the former ones. Sequentially
+/// consistent with other exchanges.
+///
+/// # Safety
+/// As for the target of [`copy`]; it is aligned to `N` bytes, which are 2, 4 or 8.
+#[inline]
+pub(super) unsafe fn exchange<const N: usize>(target: *mut u8, expected: [u8; N], new: [u8; N]) -> [u8; N] {
+    // SAFETY: guaranteed by the caller.
+    unsafe { chosen::exchange(target, expected, new) }
+}
+
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
     allow(dead_code, reason = "tests compare with part of it")
 )]
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// # Safety
@@ -83,4 +84,20 @@ pub(super) unsafe fn load<const N: usize>(source: *const u8) -> [u8; N] {
 pub(super) unsafe fn store<const N: usize>(target: *mut u8, value: [u8; N]) {
     // SAFETY: guaranteed by the caller.
     unsafe { copy_in(&value, target) };
+}
+
+/// See [`super::exchange`]. Only other exchanges are kept from changing the bytes meanwhile: processors have
+/// no operation on several single bytes.
+#[inline]
+pub(super) unsafe fn exchange<const N: usize>(target: *mut u8, expected: [u8; N], new: [u8; N]) -> [u8; N] {
+    static LOCK: Mutex<()> = Mutex::new(());
+    let _guard = LOCK.lock();
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let found = load(target);
+        if found == expected {
+            store(target, new);
+        }
+        found
+    }
 }

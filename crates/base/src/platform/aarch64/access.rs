@@ -9,6 +9,46 @@ crate::platform::scalars! {
     load_8 store_8 8 reg u64, u64, "ldr {0}, [{1}]", "str {1}, [{0}]";
 }
 
+/// Loads and stores exclusively until that succeeds: the first version of the architecture has no other way.
+/// The barrier orders later loads, too.
+macro_rules! exchange {
+    ($load:literal, $compare:literal, $store:literal, $target:ident, $expected:ident, $new:ident) => {{
+        let found: u64;
+        asm!(
+            "2:",
+            $load,
+            $compare,
+            "b.ne 3f",
+            $store,
+            "cbnz {status:w}, 2b",
+            "3:",
+            "dmb ish",
+            target = in(reg) $target,
+            expected = in(reg) $expected,
+            new = in(reg) $new,
+            found = out(reg) found,
+            status = out(reg) _,
+            options(nostack),
+        );
+        found
+    }};
+}
+
+crate::platform::exchanges! {
+    exchange_2 2; |target, expected, new| exchange!(
+        "ldaxrh {found:w}, [{target}]", "cmp {found:w}, {expected:w}", "stlxrh {status:w}, {new:w}, [{target}]",
+        target, expected, new
+    );
+    exchange_4 4; |target, expected, new| exchange!(
+        "ldaxr {found:w}, [{target}]", "cmp {found:w}, {expected:w}", "stlxr {status:w}, {new:w}, [{target}]",
+        target, expected, new
+    );
+    exchange_8 8; |target, expected, new| exchange!(
+        "ldaxr {found}, [{target}]", "cmp {found}, {expected}", "stlxr {status:w}, {new}, [{target}]",
+        target, expected, new
+    );
+}
+
 /// Copies with the C library, whose function is for this processor.
 ///
 /// # Safety

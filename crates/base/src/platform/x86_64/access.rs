@@ -41,6 +41,23 @@ crate::platform::scalars! {
     load_8 store_8 8 reg u64, u64, "mov {0}, qword ptr [{1}]", "mov qword ptr [{0}], {1}";
 }
 
+/// Exchanges the operand of an instruction with `rax`.
+macro_rules! exchange {
+    ($text:literal, $target:ident, $expected:ident, $new:ident) => {{
+        let found: u64;
+        asm!($text, in(reg) $target, in(reg) $new, inout("rax") $expected => found, options(nostack));
+        found
+    }};
+}
+
+crate::platform::exchanges! {
+    exchange_2 2; |target, expected, new|
+        exchange!("lock cmpxchg word ptr [{0}], {1:x}", target, expected, new) & 0xffff;
+    exchange_4 4; |target, expected, new|
+        exchange!("lock cmpxchg dword ptr [{0}], {1:e}", target, expected, new) & 0xffff_ffff;
+    exchange_8 8; |target, expected, new| exchange!("lock cmpxchg qword ptr [{0}], {1}", target, expected, new);
+}
+
 /// Copies with the C library, whose function is for this processor.
 ///
 /// # Safety
