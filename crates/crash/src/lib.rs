@@ -78,7 +78,6 @@
 //! | `local/task/role.rs` | `WORKER`, `HELPED`, `LAST` | the role of a thread; ids of groups of workers |
 //! | `replay/record/rename.rs` | `SCRATCH` | memory of a thread's records |
 //! | `replay/record/stream.rs` | `ID` | the id of a thread |
-//! | `simt/engine/memory.rs` | `LOCKS` | held by atomic operations of emulated kernels |
 //! | `kernels/kernels.rs` | `CORES` | the number of cores, read once |
 //! | `base/parallel.rs` | `POOL` | threads that copy, compare and digest |
 //! | `jobs/platform/unix/fork.rs` | `EMULATOR_THREADS` | threads that are not the program's |

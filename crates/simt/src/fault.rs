@@ -15,6 +15,8 @@ pub enum Cause {
     Stopped,
     /// The launch used its budget of instructions.
     Budget,
+    /// The check of races needs more memory than [`Checks::shadow_bytes`](crate::Checks).
+    ShadowMemory,
     /// The code did something that is undefined, such as a jump by an index beyond a list of targets.
     Invalid(String),
 }
@@ -58,6 +60,9 @@ impl fmt::Display for Fault {
             Cause::Trap => write!(f, "trap")?,
             Cause::Stopped => write!(f, "stopped before its end")?,
             Cause::Budget => write!(f, "the budget of instructions is used up")?,
+            Cause::ShadowMemory => {
+                write!(f, "it accesses too much memory for the check 'races': turn that check off")?;
+            }
         }
         for (index, (at, line, text)) in self.warps.iter().enumerate() {
             if index == SHOWN_WARPS {
@@ -77,7 +82,7 @@ impl From<Fault> for Error {
             Cause::Deadlock | Cause::Barrier(_) => StatusCode::FailedPrecondition,
             Cause::Trap | Cause::Invalid(_) => StatusCode::Aborted,
             Cause::Stopped => StatusCode::Cancelled,
-            Cause::Budget => StatusCode::ResourceExhausted,
+            Cause::Budget | Cause::ShadowMemory => StatusCode::ResourceExhausted,
         };
         Self::new(code, fault.to_string())
     }

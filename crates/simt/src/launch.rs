@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rehal_base::{Error, Result};
 
-use crate::engine::{Block, BlockMemory, BlockPlace, GridShadow, InstructionSet, Regions, Shared};
+use crate::engine::{Block, BlockMemory, BlockPlace, InstructionSet, Regions, Shadow, Shared};
 use crate::fault::{Cause, Fault, WarpAt};
 use crate::finding::{Finding, Found, FoundList};
 use crate::function::Function;
@@ -87,7 +87,8 @@ impl<'a> Dispatch<'a> {
             is_writable: true,
         };
         let regions = Regions::new(launch.regions, Some(variables))?;
-        let shadow = launch.checks.races.then(|| GridShadow::new(regions.bytes()));
+        let Checks { races, shadow_bytes, .. } = launch.checks;
+        let shadow = races.then(|| Shadow::new(regions.shadow_bytes, true, shadow_bytes));
         let shared = Shared {
             regions,
             arguments: launch.arguments,
@@ -141,6 +142,8 @@ impl<'a> Dispatch<'a> {
             let spent = self.shared.spent.fetch_add(more, Ordering::Relaxed) + more;
             if spent >= self.shared.budget {
                 Err(Cause::Budget)
+            } else if self.shared.shadow.as_ref().is_some_and(Shadow::is_full) {
+                Err(Cause::ShadowMemory)
             } else if is_stopped() || self.has_failed.load(Ordering::Relaxed) {
                 Err(Cause::Stopped)
             } else {

@@ -3,8 +3,7 @@ use rehal_base::HostMemory;
 /// Memory that a kernel may access, at an address that the caller chooses.
 ///
 /// The address space is the launch's own: no address has to be one of the host. Two regions may show the same
-/// memory at two addresses, which lets findings name the binding that a kernel went beyond; races between
-/// such regions are not found. Addresses below 2^48 are free for use. 0 should remain unused.
+/// memory at two addresses, which lets findings name the binding that a kernel went beyond. Addresses below 2^48 are free for use. 0 should remain unused.
 #[derive(Clone, Copy)]
 pub struct Region<'a> {
     /// The address of the first byte.
@@ -23,21 +22,35 @@ pub struct Region<'a> {
 }
 
 /// Optional checks. Those of bounds, alignment and read-only memory are always done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
     /// Reads of memory of the block or the thread that nothing wrote.
     pub uninitialized: bool,
     /// Data races, within a block and between blocks. To get the same findings in each run, let one thread
     /// run all blocks.
+    ///
+    /// Writes that do not change the value do not count. Atomic operations race with other accesses, not with
+    /// each other, and order nothing. Threads are ordered by barriers and by instructions with a mask of
+    /// lanes, among those that take part.
     pub races: bool,
     /// Barriers that threads reach at different instructions, or that threads which ended do not reach.
     pub barriers: bool,
+    /// Limit on the memory of the check of races, in bytes: it takes 8 for each byte that the launch accesses,
+    /// and 32 if it accesses single bytes or halves there. A launch that needs more ends with
+    /// [`Cause::ShadowMemory`](crate::Cause).
+    pub shadow_bytes: u64,
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Self { uninitialized: false, races: false, barriers: false, shadow_bytes: 4 << 30 }
+    }
 }
 
 impl Checks {
     /// All of them.
     pub fn all() -> Self {
-        Self { uninitialized: true, races: true, barriers: true }
+        Self { uninitialized: true, races: true, barriers: true, ..Self::default() }
     }
 
     #[inline(always)]

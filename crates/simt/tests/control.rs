@@ -112,7 +112,12 @@ fn a_deadlock_names_where_each_warp_is() {
         "setp.lt.u32 %p, %i, 16; @%p bra A; bar.sync 0; bra B;\nA: vote.sync.all.pred %q, %p, -1;\nB: ret;";
     let fault = run("", body, 32).unwrap_err();
     assert_eq!(fault.cause, Cause::Deadlock);
-    assert!(fault.to_string().contains("waits for other lanes"), "{fault}");
+    assert!(
+        fault
+            .to_string()
+            .contains("waits for lanes 0xffff0000, which its mask names, to execute the same instruction"),
+        "{fault}"
+    );
 }
 
 #[test]

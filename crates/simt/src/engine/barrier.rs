@@ -1,3 +1,4 @@
+use super::order::Arrival;
 use crate::ptx::BarrierKind;
 
 /// Barriers of a block ("bar, barrier").
@@ -24,6 +25,8 @@ pub(crate) struct Barrier {
     is_true: u32,
     /// The warps of which lanes arrived.
     warps: u64,
+    /// All that arrived, if races are checked.
+    pub arrivals: Vec<Arrival>,
 }
 
 impl Barrier {

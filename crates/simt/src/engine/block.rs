@@ -134,8 +134,8 @@ impl<I: InstructionSet> Block<I> {
                 None => self.exit(code, index, mask, memory),
             },
             Action::Exit => self.exit(code, index, mask, memory),
-            Action::Wait => {
-                groups.put(Group { state: State::Lanes, ..part });
+            Action::Wait(awaited) => {
+                groups.put(Group { state: State::Lanes(awaited), ..part });
                 group.pc += 1;
             }
             Action::Barrier(barrier) => {
@@ -152,8 +152,10 @@ impl<I: InstructionSet> Block<I> {
         self.warps[index].groups.live &= !mask;
         self.live -= mask.count_ones();
         // Those that waited for these lanes do so no longer.
-        for group in self.warps[index].groups.all.iter_mut().filter(|it| it.state == State::Lanes) {
-            group.state = State::Ready;
+        for group in &mut self.warps[index].groups.all {
+            if let State::Lanes(_) = group.state {
+                group.state = State::Ready;
+            }
         }
         for id in 0..BARRIERS {
             self.release_if_complete(code, id, memory);
@@ -177,7 +179,9 @@ impl<I: InstructionSet> Block<I> {
                 }
             }
         }
+        let waits = how.kind != crate::ptx::BarrierKind::Arrive;
         let barrier = &mut self.barriers[how.id as usize];
+        barrier.arrivals.extend(memory.arrive(index as u32, mask, waits));
         barrier.arrive(index as u32, mask, absent, how).map_err(Cause::Barrier)?;
         self.release_if_complete(code, how.id as usize, memory);
         Ok(())
@@ -190,7 +194,10 @@ impl<I: InstructionSet> Block<I> {
         if memory.shared.checks.barriers && self.barriers[id].threads.is_none() {
             self.check_barrier(code, id, memory);
         }
-        memory.end_phase();
+        let barrier = &self.barriers[id];
+        let waiting = barrier.arrivals.iter().filter(|it| it.waits).map(|it| it.mask.count_ones());
+        let are_all = barrier.threads.is_none() || waiting.sum::<u32>() == self.live;
+        memory.end_phase(&barrier.arrivals, are_all);
         let value = self.barriers[id].release();
         for warp in &mut self.warps {
             for group in &mut warp.groups.all {
@@ -225,7 +232,10 @@ impl<I: InstructionSet> Block<I> {
             for group in &warp.groups.all {
                 let (what, at) = match group.state {
                     State::Ready => ("runs".to_owned(), group.pc),
-                    State::Lanes => ("waits for other lanes".to_owned(), group.pc),
+                    State::Lanes(awaited) => {
+                        let what = "which its mask names, to execute the same instruction";
+                        (format!("waits for lanes {awaited:#x}, {what},"), group.pc)
+                    }
                     State::Barrier(id) => {
                         let arrived = self.barriers[id as usize].arrived;
                         (format!("waits at barrier {id}, which {arrived} threads reached"), group.pc - 1)

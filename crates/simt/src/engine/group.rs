@@ -29,8 +29,8 @@ pub(crate) enum State {
     Ready,
     /// At a barrier of the block, of which it arrived.
     Barrier(u32),
-    /// For lanes of its warp to reach the same instruction.
-    Lanes,
+    /// For these lanes of its warp to reach the same instruction.
+    Lanes(u64),
 }
 
 /// Why a group stopped. Its place is that of the next instruction, or of the one that waits.
@@ -51,8 +51,8 @@ pub(crate) enum Action {
     Call(u32),
     Return,
     Exit,
-    /// At this place, they need others of their warp to reach it; the rest is at the next.
-    Wait,
+    /// At this place, they need these others of their warp to reach it; the rest is at the next.
+    Wait(u64),
     Barrier(BarrierUse),
 }
 

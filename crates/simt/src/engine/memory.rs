@@ -1,17 +1,13 @@
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
-use parking_lot::Mutex;
-
+use super::order::{Arrival, Order};
 use super::regions::{Placed, Shared};
-use super::shadow::{Actor, BlockShadow};
+use super::shadow::{Actor, Kind, Raced, Shadow};
 use super::windows::{ARGUMENT_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use crate::finding::{FindingKind, Found, FoundList, Target};
 use crate::ptx::Place;
 use crate::region::Checks;
-
-/// Held by atomic operations on global memory, by the offset: of all launches, since several may share
-/// memory.
-static LOCKS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 
 /// Memory as the threads of a block see it.
 pub(crate) struct BlockMemory<'a> {
@@ -31,14 +27,23 @@ pub(crate) struct BlockMemory<'a> {
     /// Thread instructions executed by this thread of the host, in this launch.
     pub instructions: u64,
     pub found: FoundList,
-    phase: u32,
-    steps: Vec<u32>,
+    order: Order,
+    /// Of the memory of the block, if races are checked.
+    races: Option<Shadow>,
 }
 
 /// Memory that lives as long as a block.
 struct Own {
     bytes: Vec<u8>,
-    shadow: BlockShadow,
+    /// Whether something wrote a byte; empty if that is not checked.
+    written: Vec<bool>,
+}
+
+impl Own {
+    fn clear(&mut self) {
+        self.bytes.fill(0);
+        self.written.fill(false);
+    }
 }
 
 /// An access, for findings.
@@ -57,7 +62,11 @@ impl<'a> BlockMemory<'a> {
         block_bytes: u32,
         local_bytes: u32,
     ) -> Self {
-        let own = |bytes: usize| Own { bytes: vec![0; bytes], shadow: BlockShadow::default() };
+        let Checks { races, uninitialized, .. } = shared.checks;
+        let own = |bytes: usize| Own {
+            bytes: vec![0; bytes],
+            written: vec![false; if uninitialized { bytes } else { 0 }],
+        };
         Self {
             shared,
             own: own(block_bytes as usize),
@@ -70,23 +79,19 @@ impl<'a> BlockMemory<'a> {
             last: 0,
             instructions: 0,
             found: FoundList::default(),
-            phase: 0,
-            steps: vec![0; threads.div_ceil(lanes) as usize],
+            order: Order::new(lanes, threads),
+            races: races.then(|| Shadow::new(block_bytes.into(), false, u64::MAX)),
         }
     }
 
     /// Starts a block, whose memory is zero.
     pub(crate) fn start(&mut self, block: u64) {
         self.block = block;
-        self.own.bytes.fill(0);
+        self.own.clear();
         if std::mem::take(&mut self.is_local_used) {
-            self.local.bytes.fill(0);
+            self.local.clear();
         }
-        let Checks { races, uninitialized, .. } = self.shared.checks;
-        self.own.shadow.start(self.own.bytes.len(), races, uninitialized);
-        self.local.shadow.start(self.local.bytes.len(), false, uninitialized);
-        self.phase = 0;
-        self.steps.fill(0);
+        self.order.start();
     }
 
     pub(crate) fn set_warp(&mut self, index: u32) {
@@ -98,15 +103,25 @@ impl<'a> BlockMemory<'a> {
         (self.shared.budget - self.shared.spent.load(Ordering::Relaxed).min(self.shared.budget)).max(1)
     }
 
-    /// All threads of the block passed a barrier.
-    pub(crate) fn end_phase(&mut self) {
-        self.phase += 1;
+    /// Lanes of a warp arrive at a barrier, and wait for others or not. `None` if nothing asks for the order.
+    pub(crate) fn arrive(&mut self, warp: u32, mask: u64, waits: bool) -> Option<Arrival> {
+        let has_order = self.shared.checks.races;
+        has_order.then(|| Arrival { warp, mask, time: self.order.advance(), waits })
     }
 
-    /// The lanes of the warp are synchronized.
-    pub(crate) fn end_step(&mut self) {
+    /// Threads passed a barrier, which are all that have not ended, or not.
+    pub(crate) fn end_phase(&mut self, arrivals: &[Arrival], are_all: bool) {
+        if are_all {
+            self.order.join_block();
+        } else {
+            self.order.join(arrivals);
+        }
+    }
+
+    /// Lanes of the warp are synchronized, which are all that have not ended, or not.
+    pub(crate) fn end_step(&mut self, mask: u64, are_all: bool) {
         if self.shared.checks.races {
-            self.steps[(self.first_thread / self.lanes) as usize] += 1;
+            self.order.join_lanes(self.first_thread / self.lanes, mask, are_all);
         }
     }
 
@@ -261,7 +276,7 @@ impl<'a> BlockMemory<'a> {
         let is_inside = offset < placed.region.length && placed.region.length - offset >= bytes;
         let is_plain = is_inside
             && address.is_multiple_of(N as u64)
-            && (self.shared.shadow.is_none() || !placed.region.is_writable);
+            && (self.shared.shadow.is_none() || !placed.can_race);
         is_plain.then(|| (placed, placed.region.offset + offset))
     }
 
@@ -271,21 +286,34 @@ impl<'a> BlockMemory<'a> {
         place: Place,
         address: u64,
         site: Site,
-        f: impl FnOnce([u8; N]) -> [u8; N],
+        f: impl Fn([u8; N]) -> [u8; N],
     ) -> [u8; N] {
-        if matches!(located(place, address).0, Place::Shared | Place::Local | Place::Param) {
-            // Only this thread of the host accesses the memory of a block.
-            let before = self.load(place, address, site);
-            self.store(place, address, f(before), site);
-            return before;
+        match located(place, address) {
+            (Place::Shared, offset) => return self.update_own(Target::Shared, offset, site, f),
+            (Place::Local, offset) => return self.update_own(Target::Local, offset, site, f),
+            (Place::Param, offset) => {
+                self.find(FindingKind::ReadOnly, Target::Arguments, offset as i64, N, site);
+                return [0; N];
+            }
+            _ => {}
         }
         let Some((placed, offset)) = self.resolve(address, N, true, site) else { return [0; N] };
-        let at = placed.region.offset + offset;
-        let _guard = LOCKS[(at / 8) as usize % LOCKS.len()].lock();
-        let Ok(before) = placed.region.memory.load::<N>(at) else { return [0; N] };
-        // In range and writable: `resolve` checked.
-        let _ = placed.region.memory.store(at, f(before));
-        before
+        if self.races_globally(Kind::Atomic, placed, offset, N, site, |_| true) {
+            self.find(FindingKind::Race, placed.target, offset as i64, N, site);
+        }
+        let (memory, at) = (placed.region.memory, placed.region.offset + offset);
+        let mut before = memory.load(at).unwrap_or([0; N]);
+        loop {
+            match memory.compare_exchange(at, before, f(before)) {
+                Ok(found) if found == before => return before,
+                Ok(found) => before = found,
+                // In range and writable, as `resolve` checked: but not aligned as its address is.
+                Err(_) => {
+                    self.find(FindingKind::Misaligned, placed.target, offset as i64, N, site);
+                    return [0; N];
+                }
+            }
+        }
     }
 }
 
@@ -303,10 +331,8 @@ impl<'a> BlockMemory<'a> {
     #[inline(never)]
     fn load_global_slowly<const N: usize>(&mut self, address: u64, site: Site) -> [u8; N] {
         let Some((placed, offset)) = self.resolve(address, N, false, site) else { return [0; N] };
-        // What cannot be written cannot race.
-        if let Some(shadow) = self.shared.shadow.as_ref().filter(|_| placed.region.is_writable)
-            && shadow.read(placed.shadow + offset, N, self.actor(site))
-        {
+        // What cannot be written at any address cannot race.
+        if placed.can_race && self.races_globally(Kind::Read, placed, offset, N, site, |_| true) {
             self.find(FindingKind::Race, placed.target, offset as i64, N, site);
         }
         let mut value = [0; N];
@@ -334,17 +360,29 @@ impl<'a> BlockMemory<'a> {
     fn store_global_slowly<const N: usize>(&mut self, address: u64, value: [u8; N], site: Site) {
         let Some((placed, offset)) = self.resolve(address, N, true, site) else { return };
         let at = placed.region.offset + offset;
-        if let Some(shadow) = &self.shared.shadow {
+        if self.shared.shadow.is_some() {
             let before = placed.region.memory.load::<N>(at).unwrap_or(value);
-            let actor = self.actor(site);
-            let changed = (0..N).filter(|it| before[*it] != value[*it]);
-            let raced = changed
-                .fold(false, |any, byte| any | shadow.write(placed.shadow + offset + byte as u64, actor));
-            if raced {
+            let changes = |part: Range<usize>| before[part.clone()] != value[part];
+            if self.races_globally(Kind::Write, placed, offset, N, site, changes) {
                 self.find(FindingKind::Race, placed.target, offset as i64, N, site);
             }
         }
         let _ = placed.region.memory.store(at, value);
+    }
+
+    /// Whether an access, or the parts of it that count, races.
+    #[inline(always)]
+    fn races_globally(
+        &self,
+        kind: Kind,
+        placed: &Placed<'_>,
+        offset: u64,
+        bytes: usize,
+        site: Site,
+        counts: impl Fn(Range<usize>) -> bool,
+    ) -> Raced {
+        let Some(shadow) = &self.shared.shadow else { return false };
+        shadow.access(kind, placed.shadow + offset, bytes, self.actor(site), &self.order, counts)
     }
 
     /// The region of an access and the offset in it; `None`, with a finding, if it may not be done.
@@ -358,7 +396,9 @@ impl<'a> BlockMemory<'a> {
         let outside = if writes { FindingKind::WriteOutOfBounds } else { FindingKind::ReadOutOfBounds };
         let shared = self.shared;
         let regions = &shared.regions;
-        let Some(index) = regions.find(address) else {
+        let is_in_last = |it: &Placed<'_>| address.wrapping_sub(it.region.address) < it.region.length;
+        let last = regions.get(self.last).filter(|it| is_in_last(it)).map(|_| self.last);
+        let Some(index) = last.or_else(|| regions.find(address)) else {
             let near = regions.nearest(address).and_then(|it| regions.get(it));
             // A far address has nothing to do with the region before it.
             const FAR: i64 = 1 << 30;
@@ -413,34 +453,65 @@ impl BlockMemory<'_> {
     #[inline(never)]
     fn load_own<const N: usize>(&mut self, target: Target, offset: u64, site: Site) -> [u8; N] {
         let Some(at) = self.place(target, offset, N, false, site) else { return [0; N] };
-        let actor = self.actor(site);
-        let Own { bytes, shadow } = self.own(target);
-        let raced = (at..at + N).fold(false, |any, byte| any | shadow.read(byte, actor));
-        let is_written = shadow.is_written(at, N);
-        let value = bytes[at..].first_chunk().copied().unwrap_or([0; N]);
-        if raced {
-            self.find(FindingKind::Race, target, offset as i64, N, site);
+        self.note_own::<N>(Kind::Read, target, at, site, |_| true);
+        self.own(target).bytes[at..].first_chunk().copied().unwrap_or([0; N])
+    }
+
+    /// Finds what is wrong with an access to memory of the block or of a thread, or to the parts of it that
+    /// count.
+    #[inline(always)]
+    fn note_own<const N: usize>(
+        &mut self,
+        kind: Kind,
+        target: Target,
+        at: usize,
+        site: Site,
+        counts: impl Fn(Range<usize>) -> bool,
+    ) {
+        let offset = if target == Target::Local { at % self.local_bytes } else { at } as i64;
+        if target == Target::Shared
+            && let Some(shadow) = &self.races
+            && shadow.access(kind, at as u64, N, self.actor(site), &self.order, counts)
+        {
+            self.find(FindingKind::Race, target, offset, N, site);
         }
-        if !is_written {
-            self.find(FindingKind::Uninitialized, target, offset as i64, N, site);
+        let own = self.own(target);
+        let Some(written) = own.written.get_mut(at..at + N) else { return };
+        let is_uninitialized = kind != Kind::Write && written.iter().any(|it| !*it);
+        if kind != Kind::Read {
+            written.fill(true);
         }
-        value
+        if is_uninitialized {
+            self.find(FindingKind::Uninitialized, target, offset, N, site);
+        }
+    }
+
+    /// Only this thread of the host accesses the memory of a block.
+    fn update_own<const N: usize>(
+        &mut self,
+        target: Target,
+        offset: u64,
+        site: Site,
+        f: impl Fn([u8; N]) -> [u8; N],
+    ) -> [u8; N] {
+        let Some(at) = self.place(target, offset, N, true, site) else { return [0; N] };
+        self.is_local_used |= target == Target::Local;
+        self.note_own::<N>(Kind::Atomic, target, at, site, |_| true);
+        let bytes = &mut self.own(target).bytes[at..at + N];
+        let before = bytes.first_chunk().copied().unwrap_or([0; N]);
+        bytes.copy_from_slice(&f(before));
+        before
     }
 
     /// Stores to memory of the block or of a thread, with all checks.
     #[inline(never)]
     fn store_own<const N: usize>(&mut self, target: Target, offset: u64, value: [u8; N], site: Site) {
         let Some(at) = self.place(target, offset, N, true, site) else { return };
-        let actor = self.actor(site);
         self.is_local_used |= target == Target::Local;
-        let Own { bytes, shadow } = self.own(target);
-        let changed = (0..N).filter(|it| bytes[at + it] != value[*it]);
-        let raced = changed.fold(false, |any, byte| any | shadow.write(at + byte, actor));
-        shadow.set_written(at, N);
-        bytes[at..at + N].copy_from_slice(&value);
-        if raced {
-            self.find(FindingKind::Race, target, offset as i64, N, site);
-        }
+        let before = self.own(target).bytes[at..].first_chunk().copied().unwrap_or(value);
+        let changes = |part: Range<usize>| before[part.clone()] != value[part];
+        self.note_own::<N>(Kind::Write, target, at, site, changes);
+        self.own(target).bytes[at..at + N].copy_from_slice(&value);
     }
 
     fn own(&mut self, target: Target) -> &mut Own {
@@ -472,9 +543,9 @@ impl BlockMemory<'_> {
         None
     }
 
+    #[inline(always)]
     fn actor(&self, site: Site) -> Actor {
-        let step = self.steps[(self.first_thread / self.lanes) as usize];
-        Actor::new(self.block, self.first_thread + site.lane, self.phase, step)
+        Actor::new(self.block, self.first_thread + site.lane, &self.order)
     }
 
     /// Finds a barrier that threads do not reach together.

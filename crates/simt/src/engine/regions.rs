@@ -2,7 +2,7 @@ use std::sync::atomic::AtomicU64;
 
 use rehal_base::{Error, Result};
 
-use super::shadow::GridShadow;
+use super::shadow::Shadow;
 use super::windows::{ARGUMENT_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use crate::finding::Target;
 use crate::region::{Checks, Region};
@@ -15,19 +15,23 @@ pub(crate) struct Shared<'a> {
     /// Thread instructions that the launch may execute.
     pub budget: u64,
     pub spent: AtomicU64,
-    pub shadow: Option<GridShadow>,
+    pub shadow: Option<Shadow>,
 }
 
 /// Regions by address.
 pub(crate) struct Regions<'a> {
     all: Vec<Placed<'a>>,
+    /// Bytes of the shadow of all.
+    pub shadow_bytes: u64,
 }
 
 pub(crate) struct Placed<'a> {
     pub region: Region<'a>,
     pub target: Target,
-    /// Where its bytes are in the shadow of the grid.
+    /// Where its bytes are in the shadow of the grid, in which each byte of memory has one place.
     pub shadow: u64,
+    /// Whether its memory can be written, by this region or another.
+    pub can_race: bool,
 }
 
 impl<'a> Regions<'a> {
@@ -36,15 +40,11 @@ impl<'a> Regions<'a> {
         let given = regions.iter().enumerate().map(|(index, it)| (*it, Target::Region(index)));
         let all = given.chain(variables.map(|it| (it, Target::Variables)));
         let mut all: Vec<_> = all
-            .map(|(region, target)| Placed { region, target, shadow: 0 })
+            .map(|(region, target)| Placed { region, target, shadow: 0, can_race: false })
             .filter(|it| it.end() > it.region.address)
             .collect();
         all.sort_by_key(|it| it.region.address);
-        let mut shadow = 0;
-        for placed in &mut all {
-            // Of an access that is aligned, all bytes are in one page of the shadow.
-            placed.shadow = shadow + placed.region.address % 64;
-            shadow = (placed.shadow + placed.end() - placed.region.address).next_multiple_of(64);
+        for placed in &all {
             let Region { address, length, offset, memory, .. } = placed.region;
             let is_within = offset.checked_add(length).is_some_and(|it| it <= memory.length());
             if !is_within {
@@ -67,12 +67,8 @@ impl<'a> Regions<'a> {
             let (a, b) = (pair[0].region.address, pair[1].region.address);
             return Err(Error::invalid_argument(format!("regions at {a:#x} and {b:#x} overlap")));
         }
-        Ok(Self { all })
-    }
-
-    /// Bytes of the shadow of all.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.all.last().map_or(0, |it| it.shadow + it.end() - it.region.address)
+        let shadow_bytes = place_shadows(&mut all);
+        Ok(Self { all, shadow_bytes })
     }
 
     /// The index of the region that contains an address, or whose slack does.
@@ -99,4 +95,24 @@ impl Placed<'_> {
     pub(crate) fn end(&self) -> u64 {
         self.region.address.saturating_add(self.region.length).saturating_add(self.region.slack)
     }
+}
+
+/// Gives each span of memory, of which regions may share parts, a place in the shadow. Returns its size.
+fn place_shadows(all: &mut [Placed<'_>]) -> u64 {
+    let start = |it: &Placed<'_>| it.region.memory.as_ptr().addr() as u64 + it.region.offset;
+    let mut by_memory: Vec<_> = all.iter_mut().collect();
+    by_memory.sort_by_key(|it| start(it));
+    let mut shadow_end = 0;
+    for span in by_memory.chunk_by_mut(|a, b| start(b) < start(a) + (a.end() - a.region.address)) {
+        let Some(first) = span.first().map(|it| start(it)) else { continue };
+        // Of an access that is aligned, all bytes are in one page of the shadow.
+        let base = shadow_end + first % 64;
+        let can_race = span.iter().any(|it| it.region.is_writable);
+        for placed in span {
+            (placed.shadow, placed.can_race) = (base + start(placed) - first, can_race);
+            shadow_end = shadow_end.max(placed.shadow + (placed.end() - placed.region.address));
+        }
+        shadow_end = shadow_end.next_multiple_of(64);
+    }
+    shadow_end
 }

@@ -1,142 +1,218 @@
-//! Knowledge of each byte of memory while checks run.
+//! The accesses to each byte of memory while races are checked.
+//!
+//! A cell keeps the last write, and the reads and the atomic operations of which none precedes another. Those
+//! of one group of 32 threads are a mask of threads, those of several a mask of groups; of several blocks,
+//! which nothing orders, only that there are some.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::order::Order;
+
 /// Bytes whose shadow is allocated together.
-const PAGE_BYTES: u64 = 1 << 10;
+const PAGE_BYTES: u64 = 16 << 10;
+/// Bytes of a cell, unless an access to a part of them made it those of single bytes.
+const WORD_BYTES: usize = 4;
 
-/// A thread at a time, encoded: block, thread, phase between barriers of the block, and step between
-/// synchronizations of the warp. 0 means that there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Actor(u64);
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Read,
+    Write,
+    /// These do not race with each other.
+    Atomic,
+}
 
-const THREAD_BITS: u32 = 11;
-const PHASE_BITS: u32 = 14;
-const STEP_BITS: u32 = 14;
-/// Bits of phase and step together.
-const TIME_BITS: u32 = PHASE_BITS + STEP_BITS;
-const BLOCK_SHIFT: u32 = TIME_BITS + THREAD_BITS;
-const TIME: u64 = (1 << TIME_BITS) - 1;
-/// Mark of a second reader: reads of more than one thread.
-const MANY: u64 = 1 << 63;
+/// The write, the reads and the atomic operations; then the masks of the latter two.
+type Cell = [AtomicU64; 4];
+const WRITE: usize = 0;
+const READS: usize = 1;
+const ATOMICS: usize = 2;
+const MASKS: usize = 3;
+
+/// Bits of accesses, from the least: the thread in its group, the group or one of the two below, the time,
+/// and the block. 0 is no access.
+const GROUP_SHIFT: u32 = 5;
+const TIME_SHIFT: u32 = 11;
+const BLOCK_SHIFT: u32 = 40;
+const TIME: u64 = (1 << (BLOCK_SHIFT - TIME_SHIFT)) - 1;
+/// In place of a group: several of the block.
+const GROUPS: u64 = 32;
+/// In place of a block: several.
+const BLOCKS: u64 = 1 << GROUP_SHIFT;
+
+/// A thread at a time.
+#[derive(Clone, Copy)]
+pub(crate) struct Actor {
+    thread: u32,
+    /// Encoded, without the thread in its group.
+    at: u64,
+}
 
 impl Actor {
-    pub(crate) fn new(block: u64, thread: u32, phase: u32, step: u32) -> Self {
-        let bits = |value: u64, bits: u32| value & ((1 << bits) - 1);
-        let time = bits(phase.into(), PHASE_BITS) << STEP_BITS | bits(step.into(), STEP_BITS);
-        let block = bits(block + 1, 63 - BLOCK_SHIFT) << BLOCK_SHIFT;
-        Self(block | u64::from(thread) << TIME_BITS | time)
+    pub(crate) fn new(block: u64, thread: u32, order: &Order) -> Self {
+        let block = 1 + block % ((1 << (64 - BLOCK_SHIFT)) - 1);
+        let time = u64::from(order.now()) & TIME;
+        let group = u64::from(thread / 32);
+        Self { thread, at: block << BLOCK_SHIFT | time << TIME_SHIFT | group << GROUP_SHIFT }
     }
 
-    /// Whether an access of another actor is not ordered with one of this.
-    #[inline]
-    fn races(self, other: u64) -> bool {
-        let own = self.0;
-        if other == 0 || other & !MANY == own && other & MANY == 0 {
-            return false;
-        }
-        if own >> BLOCK_SHIFT != (other & !MANY) >> BLOCK_SHIFT {
-            return true;
-        }
-        if (own & TIME) >> STEP_BITS != (other & TIME) >> STEP_BITS {
-            // A barrier orders them.
-            return false;
-        }
-        if other & MANY != 0 {
-            return true;
-        }
-        let (own_thread, other_thread) = (own >> TIME_BITS, other >> TIME_BITS);
-        let is_ordered = own_thread >> 5 == other_thread >> 5 && own & TIME != other & TIME;
-        own_thread != other_thread && !is_ordered
+    /// Its bit in the mask of its group.
+    fn bit(self) -> u32 {
+        1 << (self.thread % 32)
     }
 
-    /// The reads of a byte after one more.
-    #[inline]
-    fn after_read(self, before: u64) -> u64 {
-        let (own, known) = (self.0, before & !MANY);
-        let is_other = before != 0 && known >> TIME_BITS != own >> TIME_BITS;
-        // Reads of an earlier phase are ordered before the writes that follow.
-        let is_now = known >> BLOCK_SHIFT != own >> BLOCK_SHIFT || known & TIME == own & TIME;
-        if is_other && is_now { own | MANY } else { own | if is_now { before & MANY } else { 0 } }
+    /// Whether accesses of threads of its block precede what it does.
+    fn follows(self, at: u64, mask: u32, order: &Order) -> bool {
+        let (time, group) = ((at >> TIME_SHIFT & TIME) as u32, (at >> GROUP_SHIFT & 63) as u32);
+        let precedes = |other: u32| order.precedes(other, time, self.thread);
+        let bits = |mask: u32| (0..32).filter(move |it| mask >> it & 1 != 0);
+        order.precedes_all(time)
+            || if u64::from(group) == GROUPS {
+                // Of a group, it is not known which threads.
+                let others = |group: u32| (32 * group..32 * group + 32).filter(|it| *it != self.thread);
+                bits(mask).all(|group| others(group).any(precedes))
+            } else {
+                bits(mask).map(|it| 32 * group + it).all(|it| it == self.thread || precedes(it))
+            }
     }
 }
 
-/// The shadow of global memory, shared by all blocks of a grid: the last write and the reads of each byte.
-pub(crate) struct GridShadow {
-    pages: Vec<OnceLock<Box<[[AtomicU64; 2]]>>>,
+/// The shadow of memory.
+pub(crate) struct Shadow {
+    pages: Vec<Page>,
+    bytes: u64,
+    /// Whether threads of several blocks access the memory, of which accesses of other blocks race.
+    is_global: bool,
+    used: AtomicU64,
+    limit: u64,
+}
+
+#[derive(Default)]
+struct Page {
+    words: OnceLock<Box<[Cell]>>,
+    /// In place of the words.
+    bytes: OnceLock<Box<[Cell]>>,
 }
 
 /// Whether an access raced with another.
 pub(crate) type Raced = bool;
 
-impl GridShadow {
-    pub(crate) fn new(bytes: u64) -> Self {
-        Self { pages: (0..bytes.div_ceil(PAGE_BYTES)).map(|_| OnceLock::new()).collect() }
+impl Shadow {
+    pub(crate) fn new(bytes: u64, is_global: bool, limit: u64) -> Self {
+        let count = bytes.div_ceil(PAGE_BYTES);
+        let used = count.saturating_mul(size_of::<Page>() as u64);
+        let count = if used > limit { 0 } else { count };
+        let pages = (0..count).map(|_| Page::default()).collect();
+        Self { pages, bytes, is_global, used: AtomicU64::new(used), limit }
+    }
+
+    /// Whether the limit kept an access from being checked.
+    pub(crate) fn is_full(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > self.limit
+    }
+
+    /// Notes an access, of which each part `counts` or not.
+    pub(crate) fn access(
+        &self,
+        kind: Kind,
+        at: u64,
+        bytes: usize,
+        actor: Actor,
+        order: &Order,
+        counts: impl Fn(Range<usize>) -> bool,
+    ) -> Raced {
+        let cells = self.cells(at, bytes);
+        let size = bytes / cells.len().max(1);
+        let noted = cells.iter().enumerate().filter(|(index, _)| counts(index * size..(index + 1) * size));
+        noted.fold(false, |any, (_, cell)| any | self.note(kind, cell, actor, order))
     }
 
     /// The cells of bytes, which are in one page: accesses are aligned.
-    fn cells(&self, at: u64, bytes: usize) -> &[[AtomicU64; 2]] {
-        let Some(page) = self.pages.get((at / PAGE_BYTES) as usize) else { return &[] };
-        let page = page.get_or_init(|| (0..PAGE_BYTES).map(|_| Default::default()).collect());
-        page.get((at % PAGE_BYTES) as usize..).map_or(&[], |it| &it[..bytes.min(it.len())])
+    fn cells(&self, at: u64, bytes: usize) -> &[Cell] {
+        let number = at / PAGE_BYTES;
+        let Some(page) = self.pages.get(number as usize) else { return &[] };
+        let offset = (at % PAGE_BYTES) as usize;
+        let is_whole = offset.is_multiple_of(WORD_BYTES) && bytes.is_multiple_of(WORD_BYTES);
+        let (cells, size) = match page.bytes.get() {
+            None if is_whole => (page.words.get(), WORD_BYTES),
+            cells => (cells, 1),
+        };
+        let cells = cells.map_or_else(|| self.allocate(number, page, size), |it| it);
+        cells.get(offset / size..).map_or(&[], |it| &it[..(bytes / size).min(it.len())])
     }
 
-    pub(crate) fn read(&self, at: u64, bytes: usize, actor: Actor) -> Raced {
-        let mut raced = false;
-        for [write, reads] in self.cells(at, bytes) {
-            let before = reads.load(Ordering::Relaxed);
-            let after = actor.after_read(before);
-            if after != before {
-                reads.store(after, Ordering::Relaxed);
+    #[cold]
+    fn allocate<'p>(&self, number: u64, page: &'p Page, size: usize) -> &'p [Cell] {
+        let length = (self.bytes - number * PAGE_BYTES).min(PAGE_BYTES) as usize;
+        let count = length.div_ceil(size);
+        let more = (count * size_of::<Cell>()) as u64;
+        if self.used.fetch_add(more, Ordering::Relaxed) + more > self.limit {
+            return &[];
+        }
+        if size == WORD_BYTES {
+            return page.words.get_or_init(|| (0..count).map(|_| Cell::default()).collect());
+        }
+        let words = page.words.get();
+        let copied = |byte: usize| match words.and_then(|it| it.get(byte / WORD_BYTES)) {
+            Some(cell) => cell.each_ref().map(|it| AtomicU64::new(it.load(Ordering::Relaxed))),
+            None => Cell::default(),
+        };
+        page.bytes.get_or_init(|| (0..count).map(copied).collect())
+    }
+
+    #[inline(always)]
+    fn note(&self, kind: Kind, cell: &Cell, actor: Actor, order: &Order) -> Raced {
+        let load = |index: usize| cell[index].load(Ordering::Relaxed);
+        let races = |index: usize, mask: u32| {
+            let at = load(index);
+            at != 0
+                && match at >> BLOCK_SHIFT == actor.at >> BLOCK_SHIFT {
+                    true => !actor.follows(at, mask, order),
+                    false => self.is_global,
+                }
+        };
+        let masks = load(MASKS);
+        let (reads, atomics) = (masks as u32, (masks >> 32) as u32);
+        let raced = races(WRITE, 1 << (load(WRITE) & 31))
+            || (kind != Kind::Read && races(READS, reads))
+            || (kind != Kind::Atomic && races(ATOMICS, atomics));
+        let (index, before) = match kind {
+            Kind::Write => {
+                let thread = u64::from(actor.thread % 32);
+                cell[WRITE].store(actor.at | thread, Ordering::Relaxed);
+                return raced;
             }
-            raced |= actor.races(write.load(Ordering::Relaxed));
+            Kind::Read => (READS, reads),
+            Kind::Atomic => (ATOMICS, atomics),
+        };
+        let (at, mask) = self.joined(load(index), before, actor, order);
+        if (at, mask) != (load(index), before) {
+            let masks = if kind == Kind::Read {
+                masks >> 32 << 32 | u64::from(mask)
+            } else {
+                masks & 0xffff_ffff | u64::from(mask) << 32
+            };
+            cell[index].store(at, Ordering::Relaxed);
+            cell[MASKS].store(masks, Ordering::Relaxed);
         }
         raced
     }
 
-    pub(crate) fn write(&self, at: u64, actor: Actor) -> Raced {
-        let [[write, reads]] = self.cells(at, 1) else { return false };
-        let before = write.swap(actor.0, Ordering::Relaxed);
-        actor.races(before) || actor.races(reads.load(Ordering::Relaxed))
-    }
-}
-
-/// The shadow of the memory of a block.
-#[derive(Default)]
-pub(crate) struct BlockShadow {
-    /// The last write and the reads of each byte.
-    cells: Vec<[u64; 2]>,
-    written: Vec<bool>,
-}
-
-impl BlockShadow {
-    pub(crate) fn start(&mut self, bytes: usize, races: bool, uninitialized: bool) {
-        self.cells.clear();
-        self.cells.resize(if races { bytes } else { 0 }, [0; 2]);
-        self.written.clear();
-        self.written.resize(if uninitialized { bytes } else { 0 }, false);
-    }
-
-    pub(crate) fn read(&mut self, at: usize, actor: Actor) -> Raced {
-        let Some([write, reads]) = self.cells.get_mut(at) else { return false };
-        *reads = actor.after_read(*reads);
-        actor.races(*write)
-    }
-
-    pub(crate) fn write(&mut self, at: usize, actor: Actor) -> Raced {
-        let Some([write, reads]) = self.cells.get_mut(at) else { return false };
-        let before = std::mem::replace(write, actor.0);
-        actor.races(before) || actor.races(*reads)
-    }
-
-    pub(crate) fn set_written(&mut self, at: usize, bytes: usize) {
-        if let Some(written) = self.written.get_mut(at..at + bytes) {
-            written.fill(true);
+    /// Accesses of which none precedes another, after one more.
+    fn joined(&self, at: u64, mask: u32, actor: Actor, order: &Order) -> (u64, u32) {
+        const GROUP: u64 = 63 << GROUP_SHIFT;
+        if at == actor.at {
+            return (at, mask | actor.bit());
         }
-    }
-
-    pub(crate) fn is_written(&self, at: usize, bytes: usize) -> bool {
-        self.written.get(at..at + bytes).is_none_or(|it| it.iter().all(|it| *it))
+        let is_other_block = at >> BLOCK_SHIFT != actor.at >> BLOCK_SHIFT;
+        let (own, group) = (actor.at & GROUP, at & GROUP);
+        match group >> GROUP_SHIFT {
+            _ if is_other_block && at != 0 && self.is_global => (BLOCKS, 0),
+            _ if is_other_block || actor.follows(at, mask, order) => (actor.at, actor.bit()),
+            _ if group == own => (actor.at, mask | actor.bit()),
+            GROUPS => (actor.at & !GROUP | group, mask | 1 << (own >> GROUP_SHIFT)),
+            group => (actor.at & !GROUP | GROUPS << GROUP_SHIFT, 1 << group | 1 << (own >> GROUP_SHIFT)),
+        }
     }
 }

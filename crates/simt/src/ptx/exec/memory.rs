@@ -30,8 +30,9 @@ impl Warp {
     #[inline(always)]
     fn addresses(&self, base: u32, is_short: bool, offset: i64) -> Long {
         match is_short {
-            true => moved(&self.short[base as usize], offset),
-            false => moved(&self.long[base as usize], offset),
+            // Computed in 32 bits.
+            true => self.short[base as usize].map(|it| it.wrapping_add(offset as u32).into()),
+            false => self.long[base as usize].map(|it| it.wrapping_add(offset as u64)),
         }
     }
 
@@ -179,15 +180,6 @@ impl Warp {
             },
         );
     }
-}
-
-#[inline(always)]
-fn moved<T: Copy + Into<u64>>(base: &[T; LANES], offset: i64) -> Long {
-    let mut out = [0; LANES];
-    for lane in 0..LANES {
-        out[lane] = base[lane].into().wrapping_add(offset as u64);
-    }
-    out
 }
 
 /// An element of `B` bytes, extended to 64 bits.

@@ -18,7 +18,7 @@ use super::program::{Program, Special};
 use crate::engine::{Action, BarrierUse, BlockMemory, Event, Group, InstructionSet, WarpPlace};
 use crate::fault::Cause;
 pub(crate) use lanes::Warp;
-use lanes::{LANES, Short, Step, mask_of};
+use lanes::{LANES, Short, Step, mask_of, truth};
 
 impl InstructionSet for Program {
     const LANES: u32 = LANES as u32;
@@ -201,38 +201,51 @@ impl Warp {
 
     /// Instructions of several lanes together, and control flow.
     fn together(&mut self, step: Step<'_>, group: &mut Group, memory: &mut BlockMemory<'_>) -> Option<Event> {
-        let Step { inst, mask, .. } = step;
-        let first = mask.trailing_zeros() as usize;
-        let members = match inst.op {
+        let members = match step.inst.op {
             Op::Shuffle(_)
             | Op::Vote(_)
             | Op::MatchAny { .. }
             | Op::MatchAll { .. }
             | Op::Redux(_)
-            | Op::SyncWarp => Some(self.short[step.list(1)[0] as usize][first]),
-            Op::Mma(_) | Op::LoadMatrix { .. } | Op::StoreMatrix { .. } | Op::MoveMatrix => Some(u32::MAX),
-            _ => None,
+            | Op::SyncWarp => self.short[step.list(1)[0] as usize],
+            Op::Mma(_) | Op::LoadMatrix { .. } | Op::StoreMatrix { .. } | Op::MoveMatrix => [u32::MAX; LANES],
+            _ => return self.control(step, group),
         };
-        if let Some(members) = members {
-            if members & group.live as u32 & !mask != 0 {
-                return Some(Event::Lanes(mask.into(), Action::Wait));
+        // Lanes with different masks are different groups.
+        let (mut left, mut waiting, mut awaited) = (step.mask, 0, 0);
+        while left != 0 {
+            let named = members[left.trailing_zeros() as usize];
+            let same = left & mask_of(&members.map(|it| truth(it == named)));
+            left &= !same;
+            if same & !named != 0 {
+                let what = format!("lanes {same:#x} execute an instruction for lanes {named:#x}");
+                return Some(Event::Fault(Cause::Invalid(what)));
             }
-            memory.end_step();
+            let missing = named & group.live as u32 & !same;
+            if missing == 0 {
+                memory.end_step(same.into(), group.live & !u64::from(same) == 0);
+                self.exchange(Step { mask: same, ..step }, memory);
+            } else {
+                (waiting, awaited) = (waiting | same, awaited | missing);
+            }
         }
-        match inst.op {
+        (waiting != 0).then(|| Event::Lanes(waiting.into(), Action::Wait(awaited.into())))
+    }
+
+    /// An instruction of lanes that have all reached it.
+    fn exchange(&mut self, step: Step<'_>, memory: &mut BlockMemory<'_>) {
+        match step.inst.op {
             Op::Shuffle(mode) => self.shuffle(mode, step),
             Op::Vote(vote) => self.vote(vote, step),
             Op::MatchAny { long } => self.match_any(long, step),
             Op::MatchAll { long } => self.match_all(long, step),
             Op::Redux(reduce) => self.redux(reduce, step),
-            Op::SyncWarp => {}
             Op::Mma(matrix) => self.mma(&matrix, step),
             Op::LoadMatrix { count, transposed } => self.load_matrix(count, transposed, step, memory),
             Op::StoreMatrix { count, transposed } => self.store_matrix(count, transposed, step, memory),
             Op::MoveMatrix => self.move_matrix(step),
-            _ => return self.control(step, group),
+            _ => {}
         }
-        None
     }
 
     /// Control flow, and barriers of the block.

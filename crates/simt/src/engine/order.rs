@@ -1,0 +1,128 @@
+//! Which accesses of the threads of a block happen before which.
+
+/// Threads that synchronize: lanes of a warp.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrival {
+    pub warp: u32,
+    pub mask: u64,
+    /// Their accesses before this time are ordered.
+    pub time: u32,
+    /// Whether they wait for the others, so that what they do next is ordered after these.
+    pub waits: bool,
+}
+
+/// The threads among which [`Order::known`] is used.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Partial {
+    Never,
+    WithinWarps,
+    BetweenWarps,
+}
+
+/// The order of a block: a clock that counts synchronizations, and until when a thread knows the accesses of
+/// others. Barriers of the whole block and of whole warps, which are most, take one word; others a matrix.
+pub(crate) struct Order {
+    lanes: u32,
+    threads: u32,
+    now: u32,
+    /// All threads know all accesses before this time.
+    block: u32,
+    /// The threads of a warp know each other's accesses before this time.
+    warps: Vec<u32>,
+    /// Thread `a` knows the accesses of `b` before `known[a * threads + b]`.
+    known: Vec<u32>,
+    partial: Partial,
+}
+
+impl Order {
+    pub(crate) fn new(lanes: u32, threads: u32) -> Self {
+        let warps = vec![0; threads.div_ceil(lanes) as usize];
+        Self { lanes, threads, now: 0, block: 0, warps, known: Vec::new(), partial: Partial::Never }
+    }
+
+    /// Starts a block.
+    pub(crate) fn start(&mut self) {
+        (self.now, self.block, self.partial) = (0, 0, Partial::Never);
+        self.warps.fill(0);
+        self.known.clear();
+    }
+
+    /// The time of an access.
+    #[inline(always)]
+    pub(crate) fn now(&self) -> u32 {
+        self.now
+    }
+
+    /// Ends the accesses before a synchronization, and returns its time.
+    pub(crate) fn advance(&mut self) -> u32 {
+        self.now += 1;
+        self.now
+    }
+
+    /// All threads of the block synchronized.
+    pub(crate) fn join_block(&mut self) {
+        (self.block, self.partial) = (self.now, Partial::Never);
+    }
+
+    /// Lanes of a warp synchronize, which are all that have not ended, or not.
+    pub(crate) fn join_lanes(&mut self, warp: u32, mask: u64, are_all: bool) {
+        let time = self.advance();
+        if are_all {
+            self.warps[warp as usize] = time;
+        }
+        if !are_all || self.partial != Partial::Never {
+            self.join(&[Arrival { warp, mask, time, waits: true }]);
+        }
+    }
+
+    /// Some threads synchronize.
+    pub(crate) fn join(&mut self, all: &[Arrival]) {
+        let (threads, lanes) = (self.threads as usize, self.lanes as usize);
+        let Some(first) = all.first() else { return };
+        let is_within = all.iter().all(|it| it.warp == first.warp);
+        let needed = if is_within { Partial::WithinWarps } else { Partial::BetweenWarps };
+        self.partial = self.partial.max(needed);
+        // What was known before the last barrier of the block is older than that.
+        self.known.resize(threads * threads, 0);
+        let warp_range = |warp: u32| {
+            let start = warp as usize * lanes;
+            start..(start + lanes).min(threads)
+        };
+        let range = if self.partial == Partial::BetweenWarps { 0..threads } else { warp_range(first.warp) };
+        let members = |it: &Arrival| {
+            let (warp, mask) = (warp_range(it.warp), it.mask);
+            warp.clone().filter(move |thread| mask >> (thread - warp.start) & 1 != 0)
+        };
+        let mut row = vec![0; threads];
+        for part in all {
+            for thread in members(part) {
+                let known = &self.known[thread * threads..][..threads];
+                range.clone().for_each(|it| row[it] = row[it].max(known[it]));
+                row[thread] = row[thread].max(part.time);
+            }
+            let time = self.warps[part.warp as usize];
+            warp_range(part.warp).for_each(|it| row[it] = row[it].max(time));
+        }
+        for thread in all.iter().filter(|it| it.waits).flat_map(members) {
+            self.known[thread * threads..][range.clone()].copy_from_slice(&row[range.clone()]);
+        }
+    }
+
+    /// Whether accesses of all threads at a time precede what follows.
+    #[inline(always)]
+    pub(crate) fn precedes_all(&self, time: u32) -> bool {
+        time < self.block
+    }
+
+    /// Whether an access of another thread at a time precedes what a thread does now.
+    pub(crate) fn precedes(&self, other: u32, time: u32, thread: u32) -> bool {
+        let warp = thread / self.lanes;
+        let is_known = || {
+            let known = self.known.get((thread * self.threads + other) as usize);
+            other < self.threads && known.is_some_and(|it| time < *it)
+        };
+        self.precedes_all(time)
+            || (warp == other / self.lanes && time < self.warps[warp as usize])
+            || is_known()
+    }
+}
