@@ -9,7 +9,7 @@ pub const VARIABLES_ADDRESS: u64 = 3 << 56;
 /// compilers emit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the text.
+    /// Bytes of the text. A longer one is not looked at.
     pub text_bytes: usize,
     /// Bytes of a name.
     pub name_bytes: usize,

@@ -200,3 +200,131 @@ fn results_do_not_depend_on_how_blocks_are_shared() {
         assert_eq!(done.report.thread_instructions, 35 * 24 * 13);
     }
 }
+
+/// A kernel of one thread of each block, which adds 1 to a counter in global memory `times` times under a lock.
+#[test]
+fn a_lock_in_global_memory_excludes_blocks_of_other_workers() {
+    let spin = "SPIN: atom.global.cas.b32 %x, [%o], 0, 1; setp.ne.u32 %p, %x, 0; @%p bra SPIN; membar.gl;\n\
+                ld.volatile.global.u32 %y, [%o+4]; add.u32 %y, %y, 1; st.volatile.global.u32 [%o+4], %y; membar.gl;\n";
+    let releases = ["st.volatile.global.u32 [%o], 0;", "atom.global.exch.b32 %x, [%o], 0;"];
+    for (release, word) in releases.iter().flat_map(|it| [(it, "b32"), (it, "b64")]) {
+        // The lock has 32 or 64 bits.
+        let lock = match word {
+            "b32" => spin.to_owned(),
+            _ => spin.replace("cas.b32 %x, [%o], 0, 1;", "cas.b64 %l, [%o+8], 0, 1; cvt.u32.u64 %x, %l;"),
+        };
+        let release = match word {
+            "b32" => (*release).to_owned(),
+            _ => release.replace("u32 [%o]", "u64 [%o+8]").replace("b32 %x, [%o]", "b64 %l, [%o+8]"),
+        };
+        let body = format!(
+            "mov.u32 %z, 0;\nAGAIN: {lock} {release} add.u32 %z, %z, 1; setp.lt.u32 %p, %z, 3000; @%p bra AGAIN;"
+        );
+        let run = Run {
+            grid: [4, 1, 1],
+            block: [1, 1, 1],
+            buffers: vec![vec![0; 16]],
+            threads: 2,
+            budget: Some(2_000_000_000),
+            ..Run::default()
+        };
+        let done = run.on(&kernel("", &body)).unwrap_or_else(|it| panic!("{release}: {it}"));
+        assert_eq!(done.buffers[0][..8], [0, 0, 0, 0, 0xe0, 0x2e, 0, 0], "{release}");
+    }
+}
+
+/// What one block writes before it releases a flag is there for the block of another worker that acquires it.
+#[test]
+fn a_release_is_seen_by_an_acquire_of_another_worker() {
+    let orders = [
+        ("st.release.gpu.global.u32 [%o], %z;", "ld.acquire.gpu.global.u32 %x, [%o];"),
+        (
+            "fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%o], %z;",
+            "ld.relaxed.gpu.global.u32 %x, [%o]; membar.gl;",
+        ),
+    ];
+    for (release, acquire) in orders {
+        let body = format!(
+            "mov.u32 %z, %ctaid.x; setp.eq.u32 %p, %z, 0; mov.u32 %z, 1; @!%p bra WAIT;\n\
+             MORE: st.global.u32 [%o+64], %z; {release}\n\
+             TAKEN: ld.volatile.global.u32 %x, [%o+128]; setp.ne.u32 %p, %x, %z; @%p bra TAKEN;\n\
+             add.u32 %z, %z, 1; setp.le.u32 %p, %z, 500; @%p bra MORE; ret;\n\
+             WAIT: {acquire} setp.ne.u32 %p, %x, %z; @%p bra WAIT; ld.global.u32 %y, [%o+64];\n\
+             setp.ne.u32 %p, %y, %z; @%p trap; st.volatile.global.u32 [%o+128], %z;\n\
+             add.u32 %z, %z, 1; setp.le.u32 %p, %z, 500; @%p bra WAIT;"
+        );
+        let buffers = vec![vec![0; 192]];
+        let run = Run {
+            grid: [2, 1, 1],
+            block: [1, 1, 1],
+            buffers,
+            threads: 2,
+            budget: Some(4_000_000_000),
+            ..Run::default()
+        };
+        run.on(&kernel("", &body)).unwrap_or_else(|it| panic!("{release}: {it}"));
+    }
+}
+
+/// Lanes that execute an instruction at once with different masks are one group for each mask.
+#[test]
+fn lanes_with_different_masks_are_different_groups() {
+    let select = "setp.lt.u32 %p, %i, 12; selp.b32 %w, 0xfff, 0xfffff000, %p; and.b32 %z, %i, 1; setp.eq.u32 %q, %z, 1;\n";
+    let (low, high) = (0xfff_u32, 0xffff_f000_u32);
+    let odd = 0xaaaa_aaaa;
+    let own = |lane: u32| if lane < 12 { low } else { high };
+    let check = |body: &str, f: &dyn Fn(u32) -> u32| {
+        let found = run("", &format!("{select}{body} st.global.u32 [%o], %x;"), 32).unwrap();
+        for (lane, found) in found.iter().enumerate() {
+            assert_eq!(*found, f(lane as u32), "{body}, lane {lane}");
+        }
+    };
+    check("vote.sync.ballot.b32 %x, %q, %w;", &|lane| own(lane) & odd);
+    check("setp.eq.u32 %r, %i, 3; vote.sync.any.pred %r, %r, %w; selp.u32 %x, 1, 0, %r;", &|lane| {
+        (lane < 12).into()
+    });
+    check("setp.lt.u32 %r, %i, 12; vote.sync.all.pred %r, %r, %w; selp.u32 %x, 1, 0, %r;", &|lane| {
+        (lane < 12).into()
+    });
+    check("setp.lt.u32 %r, %i, 20; vote.sync.uni.pred %r, %r, %w; selp.u32 %x, 1, 0, %r;", &|lane| {
+        (lane < 12).into()
+    });
+    check("redux.sync.add.u32 %x, %i, %w;", &|lane| if lane < 12 { 66 } else { 496 - 66 });
+    check("redux.sync.max.s32 %x, %i, %w;", &|lane| if lane < 12 { 11 } else { 31 });
+    check("redux.sync.min.u32 %x, %i, %w;", &|lane| if lane < 12 { 0 } else { 12 });
+    check("match.any.sync.b32 %x, %z, %w;", &|lane| own(lane) & if lane % 2 == 1 { odd } else { !odd });
+    check("shr.u32 %z, %i, 4; match.all.sync.b32 %x|%r, %z, %w;", &|lane| if lane < 12 { low } else { 0 });
+    check("shfl.sync.bfly.b32 %x, %i, 1, 31, %w;", &|lane| lane ^ 1);
+    check("bar.warp.sync %w; mov.u32 %x, %w;", &own);
+    // Some lanes are late, so that one group waits and the other goes on.
+    let late = "setp.eq.u32 %r, %i, 20; mov.u32 %y, 0; @%r bra LATE; bra JOIN;\nOUT: st.global.u32 [%o], %x; ret;\n\
+                JOIN: redux.sync.add.u32 %x, %y, %w; bra OUT;\nLATE: mov.u32 %y, 5; bra JOIN;";
+    let found = run("", &format!("{select}{late}"), 32).unwrap();
+    assert_eq!((&found[..12], &found[12..]), ([0; 12].as_slice(), [5; 20].as_slice()));
+    // Lanes beyond a partial warp have ended.
+    let found =
+        run("", &format!("{select}redux.sync.add.u32 %x, %i, %w; st.global.u32 [%o], %x;"), 16).unwrap();
+    assert_eq!((found[0], found[15]), (66, 12 + 13 + 14 + 15));
+    // A lane that its own mask does not name.
+    let fault = run("", "vote.sync.ballot.b32 %x, %p, 0xff;", 32).unwrap_err();
+    assert!(fault.to_string().contains("lanes 0xffffffff execute an instruction for lanes 0xff"), "{fault}");
+}
+
+/// The lanes that a mask names execute the same instruction, or none of them goes on.
+#[test]
+fn lanes_of_a_mask_at_different_instructions_are_a_deadlock() {
+    for instruction in ["shfl.sync.bfly.b32 %x, %i, 1, 31, -1;", "vote.sync.ballot.b32 %x, %p, -1;"] {
+        let body = format!(
+            "setp.lt.u32 %p, %i, 16; @%p bra LOW; {instruction} bra OUT;\nLOW: {instruction}\nOUT: ret;"
+        );
+        let fault = run("", &body, 32).unwrap_err();
+        assert_eq!(fault.cause, Cause::Deadlock);
+        let text = fault.to_string();
+        for (own, other) in [("0xffff", "0xffff0000"), ("0xffff0000", "0xffff")] {
+            let expected = format!(
+                "lanes {own} waits for lanes {other}, which its mask names, to execute the same instruction, at line"
+            );
+            assert!(text.contains(&expected), "{text}");
+        }
+    }
+}

@@ -462,13 +462,17 @@ fn floats_are_converted() {
             u64::from(f(single(a)) as i32 as u32)
         });
         check1(&format!("cvt.{mode}.u32.f32 %d, %a"), ["b32"; 2], &all, |a| u64::from(f(single(a)) as u32));
-        check1(&format!("cvt.{mode}.s64.f32 %d, %a"), ["b64", "b32"], &all, |a| f(single(a)) as i64 as u64);
+        check1(&format!("cvt.{mode}.s64.f32 %d, %a"), ["b64", "b32"], &all, |a| {
+            if single(a).is_nan() { 1 << 63 } else { f(single(a)) as i64 as u64 }
+        });
         check1(&format!("cvt.{mode}.u8.f32 %d, %a"), ["b16", "b32"], &all, |a| u64::from(f(single(a)) as u8));
         check1(&format!("cvt.{mode}.s16.f32 %d, %a"), ["b32", "b32"], &all, |a| {
             u64::from(f(single(a)) as i16 as i32 as u32)
         });
     }
-    check1("cvt.rzi.u64.f64 %d, %a", ["b64"; 2], &long, |a| f64::from_bits(a) as u64);
+    check1("cvt.rzi.u64.f64 %d, %a", ["b64"; 2], &long, |a| {
+        if f64::from_bits(a).is_nan() { 1 << 63 } else { f64::from_bits(a) as u64 }
+    });
     check1("cvt.rzi.ftz.s32.f32 %d, %a", ["b32"; 2], &all, |a| u64::from(single(a) as i32 as u32));
     check1("cvt.sat.f32.f32 %d, %a", ["b32"; 2], &all, |a| {
         let value = single(a);
@@ -500,6 +504,43 @@ fn floats_are_converted() {
             };
             if (1 << 24..1 << 63).contains(&(*a as i64).unsigned_abs()) {
                 assert!(is_directed(single(*found), &error, mode), "cvt.{mode}.f32.s64 of {}", *a as i64);
+            }
+        }
+    }
+}
+
+/// PTX ISA 9.0, "cvt": NaN becomes 0 unless the source is `.f64` or the result has 64 bits; then it becomes
+/// 1 << (bits - 1). Infinities and numbers out of range become the nearest integer.
+#[test]
+fn nan_and_infinities_become_integers() {
+    let sources = [
+        ("f16", "b16", [0x7e00, 0xfc01, 0x7c00, 0xfc00]),
+        ("bf16", "b16", [0x7fc0, 0xff81, 0x7f80, 0xff80]),
+        ("f32", "b32", [0x7fc0_0000, 0xff80_0001, 0x7f80_0000, 0xff80_0000]),
+        ("f64", "b64", [0x7ff8 << 48, (0xfff0 << 48) | 1, 0x7ff0 << 48, 0xfff0 << 48]),
+    ];
+    for (source, register, values) in sources {
+        for bits in [8_u32, 16, 32, 64] {
+            for (sign, mode) in
+                ["s", "u"].into_iter().flat_map(|it| ["rni", "rzi", "rmi", "rpi"].map(|mode| (it, mode)))
+            {
+                // A result narrower than its register is extended.
+                let target = if bits == 64 { "b64" } else { "b32" };
+                let found = apply(
+                    &format!("cvt.{mode}.{sign}{bits}.{source} %d, %a"),
+                    &[target, register],
+                    &[&values],
+                );
+                let half = 1_u64 << (bits - 1);
+                let nan = if source == "f64" || bits == 64 { half } else { 0 };
+                let (most, least) = if sign == "s" { (half - 1, half) } else { (half | (half - 1), 0) };
+                let extended = |value: u64| match (sign, bits) {
+                    ("s", 8) => u64::from(value as i8 as u32),
+                    ("s", 16) => u64::from(value as i16 as u32),
+                    _ => value,
+                };
+                let expected = [nan, nan, most, least].map(extended);
+                assert_eq!(found, expected, "cvt.{mode}.{sign}{bits}.{source}");
             }
         }
     }

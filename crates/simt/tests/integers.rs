@@ -346,3 +346,64 @@ fn integers_are_converted() {
     check("sat.u32.s64", ["b32", "b64"], |a| (a as i64).clamp(0, u32::MAX.into()) as u64);
     check("sat.s32.u32", ["b32", "b32"], |a| (a & 0xffff_ffff).min(i32::MAX as u64));
 }
+
+/// Amounts at and beyond the width shift everything out: zeros, or copies of the sign.
+#[test]
+fn shifts_by_the_width_and_more() {
+    let amounts: Vec<u64> = [
+        0,
+        1,
+        7,
+        14,
+        15,
+        16,
+        17,
+        30,
+        31,
+        32,
+        33,
+        47,
+        62,
+        63,
+        64,
+        65,
+        128,
+        255,
+        256,
+        1 << 16,
+        1 << 31,
+        u32::MAX.into(),
+    ]
+    .to_vec();
+    for value in [0x8123_4567_89ab_cdef_u64, 0x7edc_ba98_7654_3211, 0x1234_8001_8000_0001, u64::MAX, 0] {
+        let values = vec![value; amounts.len()];
+        for bits in [16_u32, 32, 64] {
+            let register = format!("b{bits}");
+            let mask = u64::MAX >> (64 - bits);
+            let signed = ((value << (64 - bits)) as i64) >> (64 - bits);
+            for kind in ["shl.b", "shr.b", "shr.u", "shr.s"] {
+                let text = format!("{kind}{bits} %d, %a, %b");
+                let found = apply(&text, &[&register, &register, "b32"], &[&values, &amounts]);
+                for (found, by) in found.iter().zip(&amounts) {
+                    let is_out = *by >= u64::from(bits);
+                    let expected = match kind {
+                        "shr.s" => (signed >> (*by).min(63)) as u64 & mask,
+                        _ if is_out => 0,
+                        "shl.b" => value << by & mask,
+                        _ => (value & mask) >> by,
+                    };
+                    assert_eq!(*found, expected, "{text}: {value:#x} by {by}");
+                    // A constant amount is another operand.
+                    if value & 0xff == 0xef {
+                        let text = format!("{kind}{bits} %d, %a, {by}");
+                        assert_eq!(
+                            apply(&text, &[&register, &register], &[&values[..1]]),
+                            [expected],
+                            "{text}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -278,6 +278,205 @@ fn races_are_found_by_byte_and_only_if_values_change() {
     assert_eq!(with("bar.warp.sync -1;", "128"), 1);
 }
 
+/// Whether a race is found in a kernel of some threads and blocks.
+fn races(body: &str, threads: u32, blocks: u32) -> bool {
+    let checks = Checks { races: true, ..Checks::default() };
+    let found = findings(body, checks, threads, blocks);
+    assert!(found.iter().all(|it| it.kind == FindingKind::Race), "{found:?}");
+    !found.is_empty()
+}
+
+#[test]
+fn atomic_operations_race_with_other_accesses_only() {
+    let init = ".shared .u32 v[2]; setp.eq.u32 %p, %i, 0; @%p st.shared.u32 [v], 7;";
+    let add = "atom.shared.add.u32 %x, [v], 1;";
+    let read = "ld.shared.u32 %y, [v];";
+    for (sync, threads) in [("bar.warp.sync -1;", 32), ("bar.sync 0;", 64)] {
+        assert!(!races(&format!("{init} {sync} {add} {sync} {read}"), threads, 2), "{sync}");
+        assert!(races(&format!("{init} {add} {sync} {read}"), threads, 1), "{sync}: a write, then atomics");
+        assert!(races(&format!("{init} {sync} {add} {read}"), threads, 1), "{sync}: atomics, then reads");
+        assert!(races(&format!("{init} {sync} {read} {add}"), threads, 1), "{sync}: reads, then atomics");
+        let store = "@%p st.shared.u32 [v], 9;";
+        assert!(races(&format!("{init} {sync} {add} {store}"), threads, 1), "{sync}: atomics, then a write");
+        assert!(!races(&format!("{init} {sync} {add} {sync} {store}"), threads, 1), "{sync}");
+    }
+    // Global memory, within a block and between blocks.
+    let add = "atom.global.add.u32 %x, [%o], 1;";
+    assert!(!races(add, 64, 3));
+    assert!(!races("red.global.add.u32 [%o], 1; atom.global.cas.b32 %x, [%o], 1, 2;", 64, 3));
+    for other in ["ld.global.u32 %y, [%o];", "st.global.u32 [%o], 77;"] {
+        let split = |first: &str, second: &str, by: &str| {
+            format!("{by} setp.eq.u32 %p, %x, 0; @%p bra A; {first} ret; A: {second}")
+        };
+        for by in ["mov.u32 %x, %i;", "shr.u32 %x, %i, 5;"] {
+            assert!(
+                races(&split(add, other, by), 64, 1) && races(&split(other, add, by), 64, 1),
+                "{other} {by}"
+            );
+        }
+        for (first, second) in [(add, other), (other, add)] {
+            assert!(races(&split(first, second, "mov.u32 %x, %ctaid.x;"), 1, 2), "{other}");
+        }
+        assert!(!races(&format!("{add} bar.sync 0; setp.eq.u32 %p, %i, 0; @%p {other}"), 64, 1), "{other}");
+    }
+}
+
+#[test]
+fn what_many_read_is_written_after_they_synchronize() {
+    let body = ".shared .u32 v[64]; mov.u32 %x, v; mad.lo.u32 %x, %i, 4, %x; st.shared.u32 [%x], %i; SYNC\n\
+                ld.shared.u32 %y, [v]; THEN setp.eq.u32 %p, %i, LANE; add.u32 %y, %y, 5; @%p st.shared.u32 [v], %y;";
+    let with = |sync: &str, then: &str, lane: &str, threads| {
+        races(&body.replace("SYNC", sync).replace("THEN", then).replace("LANE", lane), threads, 2)
+    };
+    for lane in ["0", "9"] {
+        assert!(!with("bar.warp.sync -1;", "bar.warp.sync -1;", lane, 32));
+        assert!(!with("bar.warp.sync -1;", "shfl.sync.idx.b32 %f0, %i, 0, 31, -1;", lane, 20));
+        assert!(with("bar.warp.sync -1;", "", lane, 32));
+        assert!(!with("bar.sync 0;", "bar.sync 0;", lane, 64));
+        assert!(with("bar.sync 0;", "bar.warp.sync -1;", lane, 64), "the other warp read it");
+        // Half of the warp synchronizes, and the other half read as well.
+        assert!(with("bar.warp.sync -1;", "setp.lt.u32 %p, %i, 16; @%p bar.warp.sync 0xffff;", lane, 32));
+    }
+    // Of one warp, only some read, and these synchronize.
+    let body = ".shared .u32 v; setp.eq.u32 %p, %i, 0; @%p st.shared.u32 [v], 7; bar.warp.sync -1;\n\
+                setp.lt.u32 %q, %i, 16; @!%q bra OUT; ld.shared.u32 %y, [v]; bar.warp.sync 0xffff;\n\
+                @%p st.shared.u32 [v], 8; OUT:";
+    assert!(!races(body, 32, 1));
+    assert!(races(
+        &body
+            .replace("0xffff", "0x00ff")
+            .replace("bar.warp.sync 0x00ff", "setp.lt.u32 %q, %i, 8; @%q bar.warp.sync 0xff"),
+        32,
+        1
+    ));
+    // What the halves of a warp know of each other, they know by a common lane.
+    let chain = ".shared .u32 v; setp.eq.u32 %p, %i, 0; @%p st.shared.u32 [v], 7; setp.lt.u32 %q, %i, 16; @%q bar.warp.sync 0xffff;\n\
+                 setp.ge.u32 %q, %i, 15; @%q bar.warp.sync 0xffff8000; setp.eq.u32 %p, %i, 31; @%p ld.shared.u32 %y, [v];";
+    assert!(!races(chain, 32, 1));
+    assert!(races(&chain.replace("%i, 15;", "%i, 16;").replace("0xffff8000", "0xffff0000"), 32, 1));
+}
+
+#[test]
+fn partial_barriers_order_those_that_take_part() {
+    // All threads read or write, two of three warps meet, and one thread writes.
+    let body = "setp.eq.u32 %p, %i, FIRST; @%p st.global.u32 [%o], 5; setp.lt.u32 %q, %i, 64; @%q bar.sync 1, 64;\n\
+                setp.eq.u32 %p, %i, SECOND; @%p ld.global.u32 %y, [%o];";
+    let with =
+        |first: &str, second: &str| races(&body.replace("FIRST", first).replace("SECOND", second), 96, 1);
+    assert_eq!(
+        [with("0", "33"), with("40", "3"), with("0", "70"), with("70", "0")],
+        [false, false, true, true]
+    );
+    let body = "ld.global.u32 %y, [%o]; setp.lt.u32 %q, %i, 64; @%q bar.sync 1, 64; setp.eq.u32 %p, %i, 0; @%p st.global.u32 [%o], 5;";
+    assert!(races(body, 96, 1), "the third warp read it");
+    assert!(!races(&body.replace("ld.global", "setp.lt.u32 %q, %i, 64; @%q ld.global"), 96, 1));
+    assert!(!races(body, 64, 1));
+    // Producers arrive, and only consumers are ordered after them.
+    let body = "setp.lt.u32 %p, %i, 32; @%p bra PRODUCE; bar.sync 1, 64; ld.global.u32 %y, [%o]; LATE ret;\n\
+                PRODUCE: setp.eq.u32 %p, %i, 0; @%p st.global.u32 [%o], 5; bar.arrive 1, 64; BACK";
+    let with = |late: &str, back: &str| races(&body.replace("LATE", late).replace("BACK", back), 64, 1);
+    assert!(!with("", ""));
+    assert!(with("", "@%p st.global.u32 [%o], 6;"), "after it arrived");
+    assert!(with("st.global.u32 [%o+4], 6;", "@%p ld.global.u32 %y, [%o+4];"), "it does not wait");
+    // Two warps read what a third writes after they arrived.
+    let body = "shr.u32 %x, %i, 5; setp.eq.u32 %p, %x, 2; @%p bra WRITE; ld.global.u32 %y, [%o]; bar.arrive 1, 96; AFTER ret;\n\
+                WRITE: bar.sync 1, 96; setp.eq.u32 %p, %i, 64; @%p st.global.u32 [%o], 5;";
+    assert!(!races(&body.replace("AFTER", ""), 96, 1));
+    assert!(races(&body.replace("AFTER", "ld.global.u32 %y, [%o];"), 96, 1));
+    // Two barriers of two warps each order the first and the last.
+    let chain = "setp.eq.u32 %p, %i, 0; @%p st.global.u32 [%o], 5; shr.u32 %x, %i, 5; setp.lt.u32 %q, %x, 2; @%q bar.sync 1, 64;\n\
+                 setp.gt.u32 %q, %x, 0; @%q bar.sync 2, 64; setp.eq.u32 %p, %i, 95; @%p ld.global.u32 %y, [%o];";
+    assert!(!races(chain, 96, 1));
+    assert!(races(&chain.replace("@%q bar.sync 2, 64;", ""), 96, 1));
+    // A barrier with a count of all threads orders all, and steps within warps stay apart from it.
+    assert!(!races(
+        "setp.eq.u32 %p, %i, 0; @%p st.global.u32 [%o], 5; bar.sync 3, 64; ld.global.u32 %y, [%o];",
+        64,
+        1
+    ));
+}
+
+/// Two regions on the same memory, one of which may only be read.
+#[test]
+fn regions_that_show_the_same_memory_race() {
+    let text = kernel(
+        "ld.param.u64 %l, [r]; shr.u32 %x, %i, 5; setp.eq.u32 %p, %x, 0; SYNC @%p st.global.u32 [%o+AT], 5; \
+                       @!%p ld.global.u32 %y, [%l+4];",
+    )
+    .replace("(.param .u64 o)", "(.param .u64 o, .param .u64 r)");
+    let run = |at: &str, offset: u64, is_writable: bool| {
+        let image =
+            Image::load(Arc::new(parse(&text.replace("SYNC", "").replace("AT", at)).unwrap())).unwrap();
+        let memory = Arc::new(HostMemory::allocate(256).unwrap());
+        let part = HostMemory::part(&memory, rehal_base::Range { offset, length: 128 }).unwrap();
+        let region = |address, memory, is_writable| Region {
+            address,
+            length: 128,
+            slack: 0,
+            memory,
+            offset: 0,
+            is_writable,
+        };
+        let regions = [region(1 << 32, &memory, true), region((2 << 32) + offset, &part, is_writable)];
+        let arguments: Vec<u8> = regions.iter().flat_map(|it| it.address.to_le_bytes()).collect();
+        let launch = Launch {
+            function: 0,
+            grid: [1; 3],
+            block: [64, 1, 1],
+            dynamic_shared_bytes: 0,
+            arguments: &arguments,
+            regions: &regions,
+            checks: Checks::all(),
+            budget: Some(1_000_000),
+        };
+        let dispatch = Dispatch::new(&image, &launch).unwrap();
+        let mut all = Some(0..1);
+        dispatch.run(&mut || all.take(), &|| false).unwrap();
+        dispatch.report().findings.len()
+    };
+    for is_writable in [true, false] {
+        assert_eq!(
+            [run("4", 0, is_writable), run("8", 0, is_writable), run("68", 64, is_writable)],
+            [1, 0, 1]
+        );
+        assert_eq!(run("4", 64, is_writable), 0);
+    }
+}
+
+/// The check takes memory for what is accessed, and ends a launch that would take more than its limit.
+#[test]
+fn the_memory_of_the_check_of_races_is_limited() {
+    let body = "mov.u32 %x, %ctaid.x; mad.lo.u32 %x, %x, 32, %i; mul.lo.u32 %x, %x, STEP; cvt.u64.u32 %l, %x; add.u64 %l, %l, %o; st.global.u32 [%l], %x;";
+    let run = |step: &str, blocks, shadow_bytes| {
+        let checks = Checks { races: true, shadow_bytes, ..Checks::default() };
+        let run = Run { grid: [blocks, 1, 1], buffers: vec![vec![0; 4 << 20]], checks, ..Run::default() };
+        run.on(&kernel(&body.replace("STEP", step))).map(|it| it.report.findings)
+    };
+    assert_eq!(run("4", 32, 1 << 20).unwrap(), []);
+    assert_eq!(run("4", 32768, 64 << 20).unwrap(), []);
+    for (step, blocks, limit) in [("4", 32768, 16 << 20), ("4096", 32, 16 << 20), ("4", 1, 100)] {
+        let fault = run(step, blocks, limit).unwrap_err();
+        assert_eq!(fault.cause, rehal_simt::Cause::ShadowMemory);
+        assert!(fault.to_string().contains("turn that check off"), "{fault}");
+    }
+}
+
+/// Addresses in registers of 32 bits are computed in 32 bits.
+#[test]
+fn short_addresses_wrap() {
+    let body = ".shared .u32 v[4]; .local .u32 w[4]; st.shared.u32 [v+8], 5; mov.u32 %x, 16; ld.shared.u32 %y, [%x+-8]; \
+                mov.u32 %x, -4; ld.shared.u32 %f0, [%x+12]; add.u32 %y, %y, %f0; st.local.u32 [w+4], 7; mov.u32 %x, -16; \
+                ld.local.u32 %f0, [%x+20]; add.u32 %y, %y, %f0; st.global.u32 [%l], %y;";
+    let run = Run { block: [1, 1, 1], buffers: vec![vec![0; 4]], ..Run::default() };
+    let done = run.on(&kernel(body)).unwrap();
+    assert_eq!((done.report.findings, done.buffers[0].clone()), (vec![], vec![17, 0, 0, 0]));
+    // Below zero is at the end of the space, which is outside.
+    let found =
+        findings(".shared .u32 v[4]; mov.u32 %x, 0; ld.shared.u32 %y, [%x+-4];", Checks::default(), 1, 1);
+    let found: Vec<_> = found.iter().map(|it| (it.kind, it.target, it.offset)).collect();
+    assert_eq!(found, [(FindingKind::ReadOutOfBounds, Target::Shared, 0xffff_fffc)]);
+}
+
 #[test]
 fn barriers_that_threads_do_not_reach_together_are_found() {
     let checks = Checks { barriers: true, ..Checks::default() };

@@ -195,9 +195,10 @@ impl<I: InstructionSet> Block<I> {
             self.check_barrier(code, id, memory);
         }
         let barrier = &self.barriers[id];
-        let waiting = barrier.arrivals.iter().filter(|it| it.waits).map(|it| it.mask.count_ones());
-        let are_all = barrier.threads.is_none() || waiting.sum::<u32>() == self.live;
-        memory.end_phase(&barrier.arrivals, are_all);
+        let all = &barrier.arrivals;
+        let is_whole = all.iter().all(|it| it.waits)
+            && all.iter().map(|it| it.mask.count_ones()).sum::<u32>() == self.live;
+        memory.end_phase(all, barrier.threads.is_none() || is_whole);
         let value = self.barriers[id].release();
         for warp in &mut self.warps {
             for group in &mut warp.groups.all {

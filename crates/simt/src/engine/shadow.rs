@@ -211,8 +211,9 @@ impl Shadow {
             _ if is_other_block && at != 0 && self.is_global => (BLOCKS, 0),
             _ if is_other_block || actor.follows(at, mask, order) => (actor.at, actor.bit()),
             _ if group == own => (actor.at, mask | actor.bit()),
-            GROUPS => (actor.at & !GROUP | group, mask | 1 << (own >> GROUP_SHIFT)),
-            group => (actor.at & !GROUP | GROUPS << GROUP_SHIFT, 1 << group | 1 << (own >> GROUP_SHIFT)),
+            // Of several groups, the time of the first is kept: others arrive at a barrier later than it did.
+            GROUPS => (at, mask | 1 << (own >> GROUP_SHIFT)),
+            group => (at & !GROUP | GROUPS << GROUP_SHIFT, 1 << group | 1 << (own >> GROUP_SHIFT)),
         }
     }
 }

@@ -24,7 +24,6 @@ pub(crate) struct Code {
 
 /// Reads a module; see [`Module::parse_ptx`](crate::Module::parse_ptx).
 pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<Code, FormatError> {
-    let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     let error = |fault, at: usize, expected: String, found: String| {
         FormatError::new("PTX", fault, at as u64, "text", expected, found)
     };
@@ -32,6 +31,7 @@ pub(crate) fn parse(bytes: &[u8], limits: &Limits) -> Result<Code, FormatError> 
         let expected = format!("at most {} bytes", limits.text_bytes);
         return Err(error(Fault::Unsupported, 0, expected, format!("{} bytes", bytes.len())));
     }
+    let bytes = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     let text = str::from_utf8(bytes).map_err(|it| {
         let at = it.valid_up_to();
         error(Fault::Corrupt, at, "UTF-8".to_owned(), format!("{:#04x}", bytes[at]))

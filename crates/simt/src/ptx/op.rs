@@ -206,6 +206,8 @@ pub(crate) enum Op {
     // From global to shared memory, with the bytes in `c` of the source if `c` is a register.
     CopyAsync { bytes: u8, short_address: bool, sized: bool },
     Atomic(Atomic),
+    // Orders the accesses before and after it, as other threads of the host see them.
+    Fence,
     // Whether an address is in a space.
     IsSpace(Place),
     // An address of a space to or from a generic one.

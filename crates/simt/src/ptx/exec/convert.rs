@@ -64,7 +64,12 @@ fn converted(convert: &Convert, bits: u64) -> u64 {
     };
     if !convert.to.is_float() {
         let (least, most) = range(convert.to);
-        // Casts saturate, and NaN becomes 0.
+        if value.is_nan() {
+            // 0 unless the source or the result has 64 bits ("cvt", PTX ISA 9.0).
+            let is_zero = convert.from != Type::F64 && convert.to.bits() != 64;
+            return if is_zero { 0 } else { 1 << (convert.to.bits() - 1) };
+        }
+        // Casts saturate.
         let value = to_integer(value, convert.rounding) as i128;
         return bits_of(convert.to, value.clamp(least, most));
     }

@@ -187,6 +187,7 @@ impl Warp {
                 self.copy_async(bytes, short_address, sized, step, memory);
             }
             Op::Atomic(atomic) => self.atomic(&atomic, step, memory),
+            Op::Fence => std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst),
             Op::IsSpace(place) => self.is_space(place, step),
             Op::ToGeneric(place) => self.space_to_generic(place, step),
             Op::FromGeneric(place) => self.generic_to_space(place, step),

@@ -1,7 +1,7 @@
 //! Loads, stores, copies and atomic operations.
 //!
-//! Source: the PTX ISA, "ld", "st", "atom", "red", "cp.async" and "Memory Consistency Model". Every access is
-//! performed at once and in program order, which is stronger than each of the orders that a name can ask for.
+//! Source: the PTX ISA, "ld", "st", "atom", "red", "cp.async" and "Memory Consistency Model". The accesses
+//! of a thread of the host are performed at once and in program order; fences order them for other ones.
 
 use super::super::ast::Operand;
 use super::super::op::{Access, Atomic, AtomicFn, Op, Place, Reg};
@@ -12,6 +12,8 @@ use super::operands::Match;
 use crate::words::Word;
 
 const ORDERS: &str = "weak volatile relaxed acquire release acq_rel";
+/// The first of them that orders other accesses.
+const FIRST_ORDERING: usize = 3;
 const SCOPES: &str = "cta cluster gpu sys";
 const CACHING: &str = "ca cg cs lu cv wb wt";
 const HINTS: &str = "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate L2::64B \
@@ -36,12 +38,14 @@ impl<'a> Lowering<'a, '_> {
         }
     }
 
-    /// Words about order and caches between the opcode and the type, which change no result here.
-    fn order(&mut self, form: &mut Form<'a, '_>) {
-        form.takes(ORDERS);
+    /// The words about order. Returns whether the access orders others.
+    fn order(&mut self, form: &mut Form<'a, '_>) -> bool {
+        let order = form.one_of(ORDERS);
         form.takes(SCOPES);
+        order.is_some_and(|it| it >= FIRST_ORDERING)
     }
 
+    /// Words about caches, which change no result.
     fn caching(&mut self, form: &mut Form<'a, '_>) {
         form.takes(CACHING);
         while form.takes(HINTS) {}
@@ -64,7 +68,7 @@ impl<'a> Lowering<'a, '_> {
     }
 
     pub(super) fn load(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
-        self.order(form);
+        let is_acquire = self.order(form);
         let place = place(form).unwrap_or(Place::Generic);
         if form.opcode == "ldu" && !matches!(place, Place::Global | Place::Generic) {
             return Err(self.corrupt("global memory", format!("{place:?}")));
@@ -97,7 +101,7 @@ impl<'a> Lowering<'a, '_> {
                 self.emit(Op::Narrow { bits: 8, signed: true, to: 16 }, [reg, reg], 0)?;
             }
         }
-        Ok(())
+        if is_acquire { self.emit(Op::Fence, [], 0) } else { Ok(()) }
     }
 
     /// The operands of a vector, or the only one.
@@ -111,7 +115,9 @@ impl<'a> Lowering<'a, '_> {
     }
 
     pub(super) fn store(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
-        self.order(form);
+        if self.order(form) {
+            self.emit(Op::Fence, [], 0)?;
+        }
         let place = place(form).unwrap_or(Place::Generic);
         self.caching(form);
         let (count, kind) = self.elements_of(form)?;
@@ -192,14 +198,21 @@ impl<'a> Lowering<'a, '_> {
         self.emit(op, [0, to, from, size], list)
     }
 
-    /// Fences, prefetches and waits: every access is done at once, and time does not pass.
+    /// Fences.
+    pub(super) fn fence(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
+        if form.opcode == "membar" {
+            self.want(form, "cta gl sys")?;
+        } else {
+            form.takes("sc acq_rel acquire release");
+            self.want(form, SCOPES)?;
+        }
+        self.expect(form, 0)?;
+        self.emit(Op::Fence, [], 0)
+    }
+
+    /// Prefetches and waits: every access is done at once, and time does not pass.
     pub(super) fn without_effect(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
         match form.opcode {
-            "membar" => self.want(form, "cta gl sys").map(drop)?,
-            "fence" => {
-                form.takes("sc acq_rel acquire release");
-                self.want(form, SCOPES)?;
-            }
             "griddepcontrol" => self.want(form, "launch_dependents wait").map(drop)?,
             "nanosleep" => {
                 self.kind_of(form, "u32")?;
