@@ -35,24 +35,6 @@ macro_rules! scalars {
 #[cfg(not(any(miri, rehal_portable_memory)))]
 use scalars;
 
-/// Defines compare-and-swap operations, each of which returns the former value, extended.
-#[cfg(not(any(miri, rehal_portable_memory)))]
-macro_rules! exchanges {
-    ($($name:ident $bytes:literal; |$target:ident, $expected:ident, $new:ident| $body:expr;)*) => {$(
-        #[doc = concat!("Replaces ", $bytes, " bytes if they are as expected, ordered with all other accesses.")]
-        ///
-        /// # Safety
-        /// `target` is valid for reads and writes of that many bytes, and aligned to them.
-        #[inline(always)]
-        pub(crate) unsafe fn $name($target: *mut u8, $expected: u64, $new: u64) -> u64 {
-            // SAFETY: it accesses that many bytes at `target`, which the caller guarantees.
-            unsafe { $body }
-        }
-    )*};
-}
-#[cfg(not(any(miri, rehal_portable_memory)))]
-use exchanges;
-
 mod ability;
 
 #[cfg(target_arch = "aarch64")]

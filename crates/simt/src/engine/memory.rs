@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering;
 
 use super::order::{Arrival, Order};
 use super::regions::{Placed, Shared};
-use super::shadow::{Actor, Kind, Raced, Shadow};
+use super::shadow::{Actor, BlockCode, Kind, Shadow};
 use super::windows::{ARGUMENT_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use crate::finding::{FindingKind, Found, FoundList, Target};
 use crate::ptx::Place;
@@ -20,6 +20,7 @@ pub(crate) struct BlockMemory<'a> {
     /// Whether something was written to the memory of the threads since it was zeroed.
     is_local_used: bool,
     pub block: u64,
+    block_code: BlockCode,
     lanes: u32,
     first_thread: u32,
     /// The region of the last access: the next one is likely in it.
@@ -74,6 +75,7 @@ impl<'a> BlockMemory<'a> {
             local_bytes: local_bytes as usize,
             is_local_used: false,
             block: 0,
+            block_code: BlockCode::default(),
             lanes,
             first_thread: 0,
             last: 0,
@@ -86,7 +88,7 @@ impl<'a> BlockMemory<'a> {
 
     /// Starts a block, whose memory is zero.
     pub(crate) fn start(&mut self, block: u64) {
-        self.block = block;
+        (self.block, self.block_code) = (block, BlockCode::of(block));
         self.own.clear();
         if std::mem::take(&mut self.is_local_used) {
             self.local.clear();
@@ -291,16 +293,10 @@ impl<'a> BlockMemory<'a> {
         match located(place, address) {
             (Place::Shared, offset) => return self.update_own(Target::Shared, offset, site, f),
             (Place::Local, offset) => return self.update_own(Target::Local, offset, site, f),
-            (Place::Param, offset) => {
-                self.find(FindingKind::ReadOnly, Target::Arguments, offset as i64, N, site);
-                return [0; N];
-            }
             _ => {}
         }
         let Some((placed, offset)) = self.resolve(address, N, true, site) else { return [0; N] };
-        if self.races_globally(Kind::Atomic, placed, offset, N, site, |_| true) {
-            self.find(FindingKind::Race, placed.target, offset as i64, N, site);
-        }
+        self.note_global::<N>(Kind::Atomic, placed, offset, site, |_| true);
         let (memory, at) = (placed.region.memory, placed.region.offset + offset);
         let mut before = memory.load(at).unwrap_or([0; N]);
         loop {
@@ -332,8 +328,8 @@ impl<'a> BlockMemory<'a> {
     fn load_global_slowly<const N: usize>(&mut self, address: u64, site: Site) -> [u8; N] {
         let Some((placed, offset)) = self.resolve(address, N, false, site) else { return [0; N] };
         // What cannot be written at any address cannot race.
-        if placed.can_race && self.races_globally(Kind::Read, placed, offset, N, site, |_| true) {
-            self.find(FindingKind::Race, placed.target, offset as i64, N, site);
+        if placed.can_race {
+            self.note_global::<N>(Kind::Read, placed, offset, site, |_| true);
         }
         let mut value = [0; N];
         let at = placed.region.offset + offset;
@@ -363,26 +359,26 @@ impl<'a> BlockMemory<'a> {
         if self.shared.shadow.is_some() {
             let before = placed.region.memory.load::<N>(at).unwrap_or(value);
             let changes = |part: Range<usize>| before[part.clone()] != value[part];
-            if self.races_globally(Kind::Write, placed, offset, N, site, changes) {
-                self.find(FindingKind::Race, placed.target, offset as i64, N, site);
-            }
+            self.note_global::<N>(Kind::Write, placed, offset, site, changes);
         }
         let _ = placed.region.memory.store(at, value);
     }
 
-    /// Whether an access, or the parts of it that count, races.
+    /// Finds a race of an access, or of the parts of it that count.
     #[inline(always)]
-    fn races_globally(
-        &self,
+    fn note_global<const N: usize>(
+        &mut self,
         kind: Kind,
         placed: &Placed<'_>,
         offset: u64,
-        bytes: usize,
         site: Site,
         counts: impl Fn(Range<usize>) -> bool,
-    ) -> Raced {
-        let Some(shadow) = &self.shared.shadow else { return false };
-        shadow.access(kind, placed.shadow + offset, bytes, self.actor(site), &self.order, counts)
+    ) {
+        if let Some(shadow) = &self.shared.shadow
+            && shadow.access(kind, placed.shadow + offset, N, self.actor(site), &self.order, counts)
+        {
+            self.find(FindingKind::Race, placed.target, offset as i64, N, site);
+        }
     }
 
     /// The region of an access and the offset in it; `None`, with a finding, if it may not be done.
@@ -545,7 +541,7 @@ impl BlockMemory<'_> {
 
     #[inline(always)]
     fn actor(&self, site: Site) -> Actor {
-        Actor::new(self.block, self.first_thread + site.lane, &self.order)
+        Actor::new(self.block_code, self.first_thread + site.lane, &self.order)
     }
 
     /// Finds a barrier that threads do not reach together.

@@ -70,7 +70,7 @@ impl Order {
         if are_all {
             self.warps[warp as usize] = time;
         }
-        if !are_all || self.partial != Partial::Never {
+        if !are_all || self.is_partial() {
             self.join(&[Arrival { warp, mask, time, waits: true }]);
         }
     }
@@ -108,6 +108,12 @@ impl Order {
         }
     }
 
+    /// Whether parts of the block or of a warp synchronized since the whole block did.
+    #[inline(always)]
+    pub(crate) fn is_partial(&self) -> bool {
+        self.partial != Partial::Never
+    }
+
     /// Whether accesses of all threads at a time precede what follows.
     #[inline(always)]
     pub(crate) fn precedes_all(&self, time: u32) -> bool {
@@ -116,13 +122,12 @@ impl Order {
 
     /// Whether an access of another thread at a time precedes what a thread does now.
     pub(crate) fn precedes(&self, other: u32, time: u32, thread: u32) -> bool {
-        let warp = thread / self.lanes;
-        let is_known = || {
-            let known = self.known.get((thread * self.threads + other) as usize);
-            other < self.threads && known.is_some_and(|it| time < *it)
-        };
+        let shift = self.lanes.trailing_zeros();
         self.precedes_all(time)
-            || (warp == other / self.lanes && time < self.warps[warp as usize])
-            || is_known()
+            || (thread >> shift == other >> shift && time < self.warps[(thread >> shift) as usize])
+            || (self.is_partial() && other < self.threads && {
+                let known = self.known.get((thread * self.threads + other) as usize);
+                known.is_some_and(|it| time < *it)
+            })
     }
 }

@@ -4,11 +4,11 @@
 //! pointers. A block is specified as accesses to single bytes; the CPU splits a wide move into one or more
 //! accesses to adjacent bytes, each of which is atomic, so every outcome is one that the specification
 //! allows. The C library's functions are called from within a block: a call that the compiler sees would be
-//! an access that must not race.
+//! an access that must not race. An exchange is specified as accesses to bytes, too, under a lock that all
+//! exchanges take.
 
 use crate::platform::access::{
-    copy_large, exchange_2, exchange_4, exchange_8, load_1, load_2, load_4, load_8, set_all, store_1,
-    store_2, store_4, store_8,
+    self, copy_large, load_1, load_2, load_4, load_8, set_all, store_1, store_2, store_4, store_8,
 };
 
 /// See [`super::copy`].
@@ -83,20 +83,9 @@ pub(super) unsafe fn store<const N: usize>(target: *mut u8, value: [u8; N]) {
 /// See [`super::exchange`].
 #[inline]
 pub(super) unsafe fn exchange<const N: usize>(target: *mut u8, expected: [u8; N], new: [u8; N]) -> [u8; N] {
-    let wide = |bytes: [u8; N]| {
-        let mut wide = [0; 8];
-        wide[..N].copy_from_slice(&bytes);
-        u64::from_le_bytes(wide)
-    };
-    let (expected, new) = (wide(expected), wide(new));
-    // SAFETY: each accesses `N` bytes, which the caller guarantees.
-    let found = unsafe {
-        match N {
-            2 => exchange_2(target, expected, new),
-            4 => exchange_4(target, expected, new),
-            _ => exchange_8(target, expected, new),
-        }
-    };
+    let wide = |bytes: [u8; N]| bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    // SAFETY: guaranteed by the caller.
+    let found = unsafe { access::exchange(N, target, wide(expected), wide(new)) };
     std::array::from_fn(|byte| found.to_le_bytes()[byte])
 }
 

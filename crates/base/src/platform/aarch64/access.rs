@@ -9,44 +9,33 @@ crate::platform::scalars! {
     load_8 store_8 8 reg u64, u64, "ldr {0}, [{1}]", "str {1}, [{0}]";
 }
 
-/// Loads and stores exclusively until that succeeds: the first version of the architecture has no other way.
-/// The barrier orders later loads, too.
-macro_rules! exchange {
-    ($load:literal, $compare:literal, $store:literal, $target:ident, $expected:ident, $new:ident) => {{
-        let found: u64;
-        asm!(
-            "2:",
-            $load,
-            $compare,
-            "b.ne 3f",
-            $store,
-            "cbnz {status:w}, 2b",
-            "3:",
-            "dmb ish",
-            target = in(reg) $target,
-            expected = in(reg) $expected,
-            new = in(reg) $new,
-            found = out(reg) found,
-            status = out(reg) _,
-            options(nostack),
-        );
-        found
-    }};
-}
-
-crate::platform::exchanges! {
-    exchange_2 2; |target, expected, new| exchange!(
-        "ldaxrh {found:w}, [{target}]", "cmp {found:w}, {expected:w}", "stlxrh {status:w}, {new:w}, [{target}]",
-        target, expected, new
-    );
-    exchange_4 4; |target, expected, new| exchange!(
-        "ldaxr {found:w}, [{target}]", "cmp {found:w}, {expected:w}", "stlxr {status:w}, {new:w}, [{target}]",
-        target, expected, new
-    );
-    exchange_8 8; |target, expected, new| exchange!(
-        "ldaxr {found}, [{target}]", "cmp {found}, {expected}", "stlxr {status:w}, {new}, [{target}]",
-        target, expected, new
-    );
+/// Replaces 2, 4 or 8 bytes if they are as expected, ordered with all other accesses. Returns the former
+/// bytes, and bits beyond them that mean nothing.
+///
+/// # Safety
+/// `target` is valid for reads and writes of that many bytes, and aligned to them.
+#[inline]
+pub(crate) unsafe fn exchange(bytes: usize, target: *mut u8, expected: u64, new: u64) -> u64 {
+    let found: u64;
+    // Until the store succeeds, as the first version of the architecture has no other way. The barrier orders
+    // later loads, too.
+    macro_rules! exchange {
+        ($load:literal, $compare:literal, $store:literal) => {
+            asm!(
+                "2:", $load, $compare, "b.ne 3f", $store, "cbnz {4:w}, 2b", "3:", "dmb ish",
+                in(reg) target, in(reg) expected, in(reg) new, out(reg) found, out(reg) _, options(nostack),
+            )
+        };
+    }
+    // SAFETY: it accesses that many bytes at `target`, which the caller guarantees.
+    unsafe {
+        match bytes {
+            2 => exchange!("ldaxrh {3:w}, [{0}]", "cmp {3:w}, {1:w}", "stlxrh {4:w}, {2:w}, [{0}]"),
+            4 => exchange!("ldaxr {3:w}, [{0}]", "cmp {3:w}, {1:w}", "stlxr {4:w}, {2:w}, [{0}]"),
+            _ => exchange!("ldaxr {3}, [{0}]", "cmp {3}, {1}", "stlxr {4:w}, {2}, [{0}]"),
+        }
+    }
+    found
 }
 
 /// Copies with the C library, whose function is for this processor.

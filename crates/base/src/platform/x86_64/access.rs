@@ -41,21 +41,28 @@ crate::platform::scalars! {
     load_8 store_8 8 reg u64, u64, "mov {0}, qword ptr [{1}]", "mov qword ptr [{0}], {1}";
 }
 
-/// Exchanges the operand of an instruction with `rax`.
-macro_rules! exchange {
-    ($text:literal, $target:ident, $expected:ident, $new:ident) => {{
-        let found: u64;
-        asm!($text, in(reg) $target, in(reg) $new, inout("rax") $expected => found, options(nostack));
-        found
-    }};
-}
-
-crate::platform::exchanges! {
-    exchange_2 2; |target, expected, new|
-        exchange!("lock cmpxchg word ptr [{0}], {1:x}", target, expected, new) & 0xffff;
-    exchange_4 4; |target, expected, new|
-        exchange!("lock cmpxchg dword ptr [{0}], {1:e}", target, expected, new) & 0xffff_ffff;
-    exchange_8 8; |target, expected, new| exchange!("lock cmpxchg qword ptr [{0}], {1}", target, expected, new);
+/// Replaces 2, 4 or 8 bytes if they are as expected, ordered with all other accesses. Returns the former
+/// bytes, and bits beyond them that mean nothing.
+///
+/// # Safety
+/// `target` is valid for reads and writes of that many bytes, and aligned to them.
+#[inline]
+pub(crate) unsafe fn exchange(bytes: usize, target: *mut u8, expected: u64, new: u64) -> u64 {
+    let found: u64;
+    macro_rules! exchange {
+        ($text:literal) => {
+            asm!($text, in(reg) target, in(reg) new, inout("rax") expected => found, options(nostack))
+        };
+    }
+    // SAFETY: it accesses that many bytes at `target`, which the caller guarantees.
+    unsafe {
+        match bytes {
+            2 => exchange!("lock cmpxchg word ptr [{0}], {1:x}"),
+            4 => exchange!("lock cmpxchg dword ptr [{0}], {1:e}"),
+            _ => exchange!("lock cmpxchg qword ptr [{0}], {1}"),
+        }
+    }
+    found
 }
 
 /// Copies with the C library, whose function is for this processor.
