@@ -233,7 +233,7 @@ fn a_lock_in_global_memory_excludes_blocks_of_other_workers() {
     }
 }
 
-/// What one block writes before it releases a flag is there for the block of another worker that acquires it.
+/// Stores of one block before it releases a flag are seen by the block of another worker that acquires it.
 #[test]
 fn a_release_is_seen_by_an_acquire_of_another_worker() {
     let orders = [
@@ -296,7 +296,7 @@ fn lanes_with_different_masks_are_different_groups() {
     check("shr.u32 %z, %i, 4; match.all.sync.b32 %x|%r, %z, %w;", &|lane| if lane < 12 { low } else { 0 });
     check("shfl.sync.bfly.b32 %x, %i, 1, 31, %w;", &|lane| lane ^ 1);
     check("bar.warp.sync %w; mov.u32 %x, %w;", &own);
-    // Some lanes are late, so that one group waits and the other goes on.
+    // Some lanes are late, so that one group waits and the other continues.
     let late = "setp.eq.u32 %r, %i, 20; mov.u32 %y, 0; @%r bra LATE; bra JOIN;\nOUT: st.global.u32 [%o], %x; ret;\n\
                 JOIN: redux.sync.add.u32 %x, %y, %w; bra OUT;\nLATE: mov.u32 %y, 5; bra JOIN;";
     let found = run("", &format!("{select}{late}"), 32).unwrap();
@@ -310,7 +310,7 @@ fn lanes_with_different_masks_are_different_groups() {
     assert!(fault.to_string().contains("lanes 0xffffffff execute an instruction for lanes 0xff"), "{fault}");
 }
 
-/// The lanes that a mask names execute the same instruction, or none of them goes on.
+/// The lanes that a mask names execute the same instruction, or none of them continues.
 #[test]
 fn lanes_of_a_mask_at_different_instructions_are_a_deadlock() {
     for instruction in ["shfl.sync.bfly.b32 %x, %i, 1, 31, -1;", "vote.sync.ballot.b32 %x, %p, -1;"] {

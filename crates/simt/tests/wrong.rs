@@ -417,8 +417,9 @@ fn regions_that_show_the_same_memory_race() {
             offset: 0,
             is_writable,
         };
-        let regions = [region(1 << 32, &memory, true), region((2 << 32) + offset, &part, is_writable)];
-        let arguments: Vec<u8> = regions.iter().flat_map(|it| it.address.to_le_bytes()).collect();
+        let small = Region { length: 4, offset: 16, ..region((3 << 32) + 16, &memory, false) };
+        let regions = [region(1 << 32, &memory, true), region((2 << 32) + offset, &part, is_writable), small];
+        let arguments: Vec<u8> = regions[..2].iter().flat_map(|it| it.address.to_le_bytes()).collect();
         let launch = Launch {
             function: 0,
             grid: [1; 3],
@@ -443,7 +444,7 @@ fn regions_that_show_the_same_memory_race() {
     }
 }
 
-/// The check takes memory for what is accessed, and ends a launch that would take more than its limit.
+/// The check allocates memory for what is accessed, and ends a launch that would take more than its limit.
 #[test]
 fn the_memory_of_the_check_of_races_is_limited() {
     let body = "mov.u32 %x, %ctaid.x; mad.lo.u32 %x, %x, 32, %i; mul.lo.u32 %x, %x, STEP; cvt.u64.u32 %l, %x; add.u64 %l, %l, %o; st.global.u32 [%l], %x;";

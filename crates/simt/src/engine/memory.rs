@@ -3,7 +3,7 @@ use std::sync::atomic::Ordering;
 
 use super::order::{Arrival, Order};
 use super::regions::{Placed, Shared};
-use super::shadow::{Actor, BlockCode, Kind, Shadow};
+use super::shadow::{Actor, Kind, Shadow, block_bits};
 use super::windows::{ARGUMENT_WINDOW, LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BYTES};
 use crate::finding::{FindingKind, Found, FoundList, Target};
 use crate::ptx::Place;
@@ -20,7 +20,8 @@ pub(crate) struct BlockMemory<'a> {
     /// Whether something was written to the memory of the threads since it was zeroed.
     is_local_used: bool,
     pub block: u64,
-    block_code: BlockCode,
+    /// The same in the shadow.
+    block_bits: u64,
     lanes: u32,
     first_thread: u32,
     /// The region of the last access: the next one is likely in it.
@@ -75,7 +76,7 @@ impl<'a> BlockMemory<'a> {
             local_bytes: local_bytes as usize,
             is_local_used: false,
             block: 0,
-            block_code: BlockCode::default(),
+            block_bits: 0,
             lanes,
             first_thread: 0,
             last: 0,
@@ -88,7 +89,7 @@ impl<'a> BlockMemory<'a> {
 
     /// Starts a block, whose memory is zero.
     pub(crate) fn start(&mut self, block: u64) {
-        (self.block, self.block_code) = (block, BlockCode::of(block));
+        (self.block, self.block_bits) = (block, block_bits(block));
         self.own.clear();
         if std::mem::take(&mut self.is_local_used) {
             self.local.clear();
@@ -541,7 +542,7 @@ impl BlockMemory<'_> {
 
     #[inline(always)]
     fn actor(&self, site: Site) -> Actor {
-        Actor::new(self.block_code, self.first_thread + site.lane, &self.order)
+        Actor::new(self.block_bits, self.first_thread + site.lane, &self.order)
     }
 
     /// Finds a barrier that threads do not reach together.

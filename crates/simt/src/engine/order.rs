@@ -11,14 +11,6 @@ pub(crate) struct Arrival {
     pub waits: bool,
 }
 
-/// The threads among which [`Order::known`] is used.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Partial {
-    Never,
-    WithinWarps,
-    BetweenWarps,
-}
-
 /// The order of a block: a clock that counts synchronizations, and until when a thread knows the accesses of
 /// others. Barriers of the whole block and of whole warps, which are most, take one word; others a matrix.
 pub(crate) struct Order {
@@ -31,18 +23,19 @@ pub(crate) struct Order {
     warps: Vec<u32>,
     /// Thread `a` knows the accesses of `b` before `known[a * threads + b]`.
     known: Vec<u32>,
-    partial: Partial,
+    /// Whether that matters: parts of the block or of a warp synchronized since the whole block did.
+    is_partial: bool,
 }
 
 impl Order {
     pub(crate) fn new(lanes: u32, threads: u32) -> Self {
         let warps = vec![0; threads.div_ceil(lanes) as usize];
-        Self { lanes, threads, now: 0, block: 0, warps, known: Vec::new(), partial: Partial::Never }
+        Self { lanes, threads, now: 0, block: 0, warps, known: Vec::new(), is_partial: false }
     }
 
     /// Starts a block.
     pub(crate) fn start(&mut self) {
-        (self.now, self.block, self.partial) = (0, 0, Partial::Never);
+        (self.now, self.block, self.is_partial) = (0, 0, false);
         self.warps.fill(0);
         self.known.clear();
     }
@@ -61,7 +54,7 @@ impl Order {
 
     /// All threads of the block synchronized.
     pub(crate) fn join_block(&mut self) {
-        (self.block, self.partial) = (self.now, Partial::Never);
+        (self.block, self.is_partial) = (self.now, false);
     }
 
     /// Lanes of a warp synchronize, which are all that have not ended, or not.
@@ -70,48 +63,39 @@ impl Order {
         if are_all {
             self.warps[warp as usize] = time;
         }
-        if !are_all || self.is_partial() {
+        if !are_all || self.is_partial {
             self.join(&[Arrival { warp, mask, time, waits: true }]);
         }
     }
 
-    /// Some threads synchronize.
+    /// Some threads synchronize: those that wait know what all know.
     pub(crate) fn join(&mut self, all: &[Arrival]) {
         let (threads, lanes) = (self.threads as usize, self.lanes as usize);
-        let Some(first) = all.first() else { return };
-        let is_within = all.iter().all(|it| it.warp == first.warp);
-        let needed = if is_within { Partial::WithinWarps } else { Partial::BetweenWarps };
-        self.partial = self.partial.max(needed);
+        self.is_partial = true;
         // What was known before the last barrier of the block is older than that.
         self.known.resize(threads * threads, 0);
-        let warp_range = |warp: u32| {
-            let start = warp as usize * lanes;
-            start..(start + lanes).min(threads)
-        };
-        let range = if self.partial == Partial::BetweenWarps { 0..threads } else { warp_range(first.warp) };
         let members = |it: &Arrival| {
-            let (warp, mask) = (warp_range(it.warp), it.mask);
-            warp.clone().filter(move |thread| mask >> (thread - warp.start) & 1 != 0)
+            let (start, mask) = (it.warp as usize * lanes, it.mask);
+            (start..threads.min(start + lanes)).filter(move |it| mask >> (it - start) & 1 != 0)
         };
         let mut row = vec![0; threads];
         for part in all {
             for thread in members(part) {
                 let known = &self.known[thread * threads..][..threads];
-                range.clone().for_each(|it| row[it] = row[it].max(known[it]));
+                row.iter_mut().zip(known).for_each(|(all, one)| *all = (*all).max(*one));
                 row[thread] = row[thread].max(part.time);
             }
-            let time = self.warps[part.warp as usize];
-            warp_range(part.warp).for_each(|it| row[it] = row[it].max(time));
+            let mates = row.iter_mut().skip(part.warp as usize * lanes).take(lanes);
+            mates.for_each(|it| *it = (*it).max(self.warps[part.warp as usize]));
         }
         for thread in all.iter().filter(|it| it.waits).flat_map(members) {
-            self.known[thread * threads..][range.clone()].copy_from_slice(&row[range.clone()]);
+            self.known[thread * threads..][..threads].copy_from_slice(&row);
         }
     }
 
-    /// Whether parts of the block or of a warp synchronized since the whole block did.
     #[inline(always)]
     pub(crate) fn is_partial(&self) -> bool {
-        self.partial != Partial::Never
+        self.is_partial
     }
 
     /// Whether accesses of all threads at a time precede what follows.
@@ -125,7 +109,7 @@ impl Order {
         let shift = self.lanes.trailing_zeros();
         self.precedes_all(time)
             || (thread >> shift == other >> shift && time < self.warps[(thread >> shift) as usize])
-            || (self.is_partial() && other < self.threads && {
+            || (self.is_partial && other < self.threads && {
                 let known = self.known.get((thread * self.threads + other) as usize);
                 known.is_some_and(|it| time < *it)
             })

@@ -97,22 +97,29 @@ impl Placed<'_> {
     }
 }
 
-/// Gives each span of memory, of which regions may share parts, a place in the shadow. Returns its size.
+/// Gives each byte of memory, which several regions may show, a place in the shadow. Returns its size.
 fn place_shadows(all: &mut [Placed<'_>]) -> u64 {
     let start = |it: &Placed<'_>| it.region.memory.as_ptr().addr() as u64 + it.region.offset;
     let mut by_memory: Vec<_> = all.iter_mut().collect();
     by_memory.sort_by_key(|it| start(it));
-    let mut shadow_end = 0;
-    for span in by_memory.chunk_by_mut(|a, b| start(b) < start(a) + (a.end() - a.region.address)) {
-        let Some(first) = span.first().map(|it| start(it)) else { continue };
-        // Of an access that is aligned, all bytes are in one page of the shadow.
-        let base = shadow_end + first % 64;
-        let can_race = span.iter().any(|it| it.region.is_writable);
-        for placed in span {
-            (placed.shadow, placed.can_race) = (base + start(placed) - first, can_race);
-            shadow_end = shadow_end.max(placed.shadow + (placed.end() - placed.region.address));
+    let (mut memory_end, mut end, mut base) = (0, 0_u64, 0);
+    let mut written = Vec::new();
+    for placed in &mut by_memory {
+        let (at, size) = (start(placed), placed.end() - placed.region.address);
+        if at >= memory_end {
+            // Of an access that is aligned, all bytes are in one page of the shadow.
+            base = (end.next_multiple_of(64) + at % 64).wrapping_sub(at);
         }
-        shadow_end = shadow_end.next_multiple_of(64);
+        placed.shadow = at.wrapping_add(base);
+        (memory_end, end) =
+            (memory_end.max(at.saturating_add(size)), end.max(placed.shadow.saturating_add(size)));
+        if placed.region.is_writable {
+            written.push(placed.shadow..placed.shadow + placed.region.length);
+        }
     }
-    shadow_end
+    for placed in all {
+        let place_end = placed.shadow.saturating_add(placed.end() - placed.region.address);
+        placed.can_race = written.iter().any(|it| it.start < place_end && placed.shadow < it.end);
+    }
+    end
 }

@@ -31,7 +31,7 @@ const ATOMICS: usize = 2;
 const MASKS: usize = 3;
 
 /// Bits of accesses, from the least: the thread in its group, the group or one of the two below, the time,
-/// and the block. 0 is no access.
+/// and the block. 0 stands for none.
 const GROUP_SHIFT: u32 = 5;
 const TIME_SHIFT: u32 = 11;
 const BLOCK_SHIFT: u32 = 40;
@@ -42,13 +42,8 @@ const GROUPS: u64 = 32;
 const BLOCKS: u64 = 1 << GROUP_SHIFT;
 
 /// The bits of a block.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct BlockCode(u64);
-
-impl BlockCode {
-    pub(crate) fn of(block: u64) -> Self {
-        Self((1 + block % ((1 << (64 - BLOCK_SHIFT)) - 1)) << BLOCK_SHIFT)
-    }
+pub(crate) fn block_bits(block: u64) -> u64 {
+    (1 + block % ((1 << (64 - BLOCK_SHIFT)) - 1)) << BLOCK_SHIFT
 }
 
 /// A thread at a time.
@@ -61,10 +56,10 @@ pub(crate) struct Actor {
 
 impl Actor {
     #[inline(always)]
-    pub(crate) fn new(block: BlockCode, thread: u32, order: &Order) -> Self {
+    pub(crate) fn new(block: u64, thread: u32, order: &Order) -> Self {
         let time = u64::from(order.now()) & TIME;
         let group = u64::from(thread / 32);
-        Self { thread, at: block.0 | time << TIME_SHIFT | group << GROUP_SHIFT }
+        Self { thread, at: block | time << TIME_SHIFT | group << GROUP_SHIFT }
     }
 
     /// Its bit in the mask of its group.

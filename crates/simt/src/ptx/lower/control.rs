@@ -31,9 +31,8 @@ impl<'a, 'b> Lowering<'a, 'b> {
             "st" => self.store(form),
             "atom" | "red" => self.atomic(form),
             "cp" => self.copy_async(form),
-            "membar" | "fence" => self.fence(form),
-            "prefetch" | "prefetchu" | "nanosleep" | "pmevent" | "discard" | "applypriority"
-            | "griddepcontrol" => self.without_effect(form),
+            "prefetch" | "prefetchu" | "membar" | "fence" | "nanosleep" | "pmevent" | "discard"
+            | "applypriority" | "griddepcontrol" => self.fence(form),
             "shfl" => self.shuffle(form),
             "vote" => self.vote(form),
             "match" => self.match_sync(form),

@@ -198,21 +198,14 @@ impl<'a> Lowering<'a, '_> {
         self.emit(op, [0, to, from, size], list)
     }
 
-    /// Fences.
+    /// Fences; prefetches and waits, which do nothing: accesses are performed at once, and time does not pass.
     pub(super) fn fence(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
-        if form.opcode == "membar" {
-            self.want(form, "cta gl sys")?;
-        } else {
-            form.takes("sc acq_rel acquire release");
-            self.want(form, SCOPES)?;
-        }
-        self.expect(form, 0)?;
-        self.emit(Op::Fence, [], 0)
-    }
-
-    /// Prefetches and waits: every access is done at once, and time does not pass.
-    pub(super) fn without_effect(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
         match form.opcode {
+            "membar" => self.want(form, "cta gl sys").map(drop)?,
+            "fence" => {
+                form.takes("sc acq_rel acquire release");
+                self.want(form, SCOPES)?;
+            }
             "griddepcontrol" => self.want(form, "launch_dependents wait").map(drop)?,
             "nanosleep" => {
                 self.kind_of(form, "u32")?;
@@ -233,7 +226,8 @@ impl<'a> Lowering<'a, '_> {
                 return self.address(&form.operands[0]).map(drop);
             }
         }
-        self.expect(form, 0)
+        self.expect(form, 0)?;
+        self.emit(Op::Fence, [], 0)
     }
 }
 
