@@ -152,10 +152,9 @@ impl<I: InstructionSet> Block<I> {
         self.warps[index].groups.live &= !mask;
         self.live -= mask.count_ones();
         // Those that waited for these lanes do so no longer.
-        for group in &mut self.warps[index].groups.all {
-            if let State::Lanes(_) = group.state {
-                group.state = State::Ready;
-            }
+        let waits = |it: &&mut Group| matches!(it.state, State::Lanes(_));
+        for group in self.warps[index].groups.all.iter_mut().filter(waits) {
+            group.state = State::Ready;
         }
         for id in 0..BARRIERS {
             self.release_if_complete(code, id, memory);

@@ -1,4 +1,3 @@
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::order::{Arrival, Order};
@@ -153,7 +152,9 @@ impl<'a> BlockMemory<'a> {
     pub(crate) fn store<const N: usize>(&mut self, place: Place, address: u64, value: [u8; N], site: Site) {
         match located(place, address) {
             (Place::Shared, offset) => self.store_shared(offset, value, site),
-            (Place::Local, offset) => self.store_own(Target::Local, offset, value, site),
+            (Place::Local, offset) => {
+                self.replace_own(Kind::Write, Target::Local, offset, site, |_| value);
+            }
             (Place::Param, offset) => {
                 self.find(FindingKind::ReadOnly, Target::Arguments, offset as i64, N, site);
             }
@@ -277,9 +278,7 @@ impl<'a> BlockMemory<'a> {
         let placed = self.shared.regions.get(self.last)?;
         let offset = address.wrapping_sub(placed.region.address);
         let is_inside = offset < placed.region.length && placed.region.length - offset >= bytes;
-        let is_plain = is_inside
-            && address.is_multiple_of(N as u64)
-            && (self.shared.shadow.is_none() || !placed.can_race);
+        let is_plain = is_inside && address.is_multiple_of(N as u64) && self.shared.shadow.is_none();
         is_plain.then(|| (placed, placed.region.offset + offset))
     }
 
@@ -292,12 +291,14 @@ impl<'a> BlockMemory<'a> {
         f: impl Fn([u8; N]) -> [u8; N],
     ) -> [u8; N] {
         match located(place, address) {
-            (Place::Shared, offset) => return self.update_own(Target::Shared, offset, site, f),
-            (Place::Local, offset) => return self.update_own(Target::Local, offset, site, f),
+            (Place::Shared, offset) => {
+                return self.replace_own(Kind::Atomic, Target::Shared, offset, site, f);
+            }
+            (Place::Local, offset) => return self.replace_own(Kind::Atomic, Target::Local, offset, site, f),
             _ => {}
         }
         let Some((placed, offset)) = self.resolve(address, N, true, site) else { return [0; N] };
-        self.note_global::<N>(Kind::Atomic, placed, offset, site, |_| true);
+        self.note_global(Kind::Atomic, placed, offset, site, [true; N]);
         let (memory, at) = (placed.region.memory, placed.region.offset + offset);
         let mut before = memory.load(at).unwrap_or([0; N]);
         loop {
@@ -328,10 +329,7 @@ impl<'a> BlockMemory<'a> {
     #[inline(never)]
     fn load_global_slowly<const N: usize>(&mut self, address: u64, site: Site) -> [u8; N] {
         let Some((placed, offset)) = self.resolve(address, N, false, site) else { return [0; N] };
-        // What cannot be written at any address cannot race.
-        if placed.can_race {
-            self.note_global::<N>(Kind::Read, placed, offset, site, |_| true);
-        }
+        self.note_global(Kind::Read, placed, offset, site, [true; N]);
         let mut value = [0; N];
         let at = placed.region.offset + offset;
         // Slack may be beyond the end of the memory.
@@ -359,13 +357,12 @@ impl<'a> BlockMemory<'a> {
         let at = placed.region.offset + offset;
         if self.shared.shadow.is_some() {
             let before = placed.region.memory.load::<N>(at).unwrap_or(value);
-            let changes = |part: Range<usize>| before[part.clone()] != value[part];
-            self.note_global::<N>(Kind::Write, placed, offset, site, changes);
+            self.note_global(Kind::Write, placed, offset, site, changed(before, value));
         }
         let _ = placed.region.memory.store(at, value);
     }
 
-    /// Finds a race of an access, or of the parts of it that count.
+    /// Finds a race of an access, or of the bytes of it that count.
     #[inline(always)]
     fn note_global<const N: usize>(
         &mut self,
@@ -373,10 +370,10 @@ impl<'a> BlockMemory<'a> {
         placed: &Placed<'_>,
         offset: u64,
         site: Site,
-        counts: impl Fn(Range<usize>) -> bool,
+        counts: [bool; N],
     ) {
         if let Some(shadow) = &self.shared.shadow
-            && shadow.access(kind, placed.shadow + offset, N, self.actor(site), &self.order, counts)
+            && shadow.access(kind, placed.shadow + offset, &counts, self.actor(site), &self.order)
         {
             self.find(FindingKind::Race, placed.target, offset as i64, N, site);
         }
@@ -442,7 +439,7 @@ impl BlockMemory<'_> {
     fn store_shared<const N: usize>(&mut self, offset: u64, value: [u8; N], site: Site) {
         match self.plain_shared::<N>(offset, N).and_then(|it| it.first_chunk_mut()) {
             Some(bytes) => *bytes = value,
-            None => self.store_own(Target::Shared, offset, value, site),
+            None => drop(self.replace_own(Kind::Write, Target::Shared, offset, site, |_| value)),
         }
     }
 
@@ -450,11 +447,11 @@ impl BlockMemory<'_> {
     #[inline(never)]
     fn load_own<const N: usize>(&mut self, target: Target, offset: u64, site: Site) -> [u8; N] {
         let Some(at) = self.place(target, offset, N, false, site) else { return [0; N] };
-        self.note_own::<N>(Kind::Read, target, at, site, |_| true);
+        self.note_own(Kind::Read, target, at, site, [true; N]);
         self.own(target).bytes[at..].first_chunk().copied().unwrap_or([0; N])
     }
 
-    /// Finds what is wrong with an access to memory of the block or of a thread, or to the parts of it that
+    /// Finds what is wrong with an access to memory of the block or of a thread, or to the bytes of it that
     /// count.
     #[inline(always)]
     fn note_own<const N: usize>(
@@ -463,17 +460,16 @@ impl BlockMemory<'_> {
         target: Target,
         at: usize,
         site: Site,
-        counts: impl Fn(Range<usize>) -> bool,
+        counts: [bool; N],
     ) {
         let offset = if target == Target::Local { at % self.local_bytes } else { at } as i64;
         if target == Target::Shared
             && let Some(shadow) = &self.races
-            && shadow.access(kind, at as u64, N, self.actor(site), &self.order, counts)
+            && shadow.access(kind, at as u64, &counts, self.actor(site), &self.order)
         {
             self.find(FindingKind::Race, target, offset, N, site);
         }
-        let own = self.own(target);
-        let Some(written) = own.written.get_mut(at..at + N) else { return };
+        let Some(written) = self.own(target).written.get_mut(at..at + N) else { return };
         let is_uninitialized = kind != Kind::Write && written.iter().any(|it| !*it);
         if kind != Kind::Read {
             written.fill(true);
@@ -483,9 +479,12 @@ impl BlockMemory<'_> {
         }
     }
 
-    /// Only this thread of the host accesses the memory of a block.
-    fn update_own<const N: usize>(
+    /// Replaces bytes of memory of the block or of a thread, with all checks, and returns the former ones.
+    /// Only this thread of the host accesses them.
+    #[inline(never)]
+    fn replace_own<const N: usize>(
         &mut self,
+        kind: Kind,
         target: Target,
         offset: u64,
         site: Site,
@@ -493,22 +492,12 @@ impl BlockMemory<'_> {
     ) -> [u8; N] {
         let Some(at) = self.place(target, offset, N, true, site) else { return [0; N] };
         self.is_local_used |= target == Target::Local;
-        self.note_own::<N>(Kind::Atomic, target, at, site, |_| true);
-        let bytes = &mut self.own(target).bytes[at..at + N];
-        let before = bytes.first_chunk().copied().unwrap_or([0; N]);
-        bytes.copy_from_slice(&f(before));
+        let before = self.own(target).bytes[at..].first_chunk().copied().unwrap_or([0; N]);
+        let after = f(before);
+        let counts = if kind == Kind::Atomic { [true; N] } else { changed(before, after) };
+        self.note_own(kind, target, at, site, counts);
+        self.own(target).bytes[at..at + N].copy_from_slice(&after);
         before
-    }
-
-    /// Stores to memory of the block or of a thread, with all checks.
-    #[inline(never)]
-    fn store_own<const N: usize>(&mut self, target: Target, offset: u64, value: [u8; N], site: Site) {
-        let Some(at) = self.place(target, offset, N, true, site) else { return };
-        self.is_local_used |= target == Target::Local;
-        let before = self.own(target).bytes[at..].first_chunk().copied().unwrap_or(value);
-        let changes = |part: Range<usize>| before[part.clone()] != value[part];
-        self.note_own::<N>(Kind::Write, target, at, site, changes);
-        self.own(target).bytes[at..at + N].copy_from_slice(&value);
     }
 
     fn own(&mut self, target: Target) -> &mut Own {
@@ -557,6 +546,12 @@ impl BlockMemory<'_> {
         let (at, bytes, block) = (site.at, bytes as u32, self.block);
         self.found.add(Found { kind, at, target, offset, bytes, block, thread, count: 1 });
     }
+}
+
+/// Which bytes differ.
+#[inline(always)]
+fn changed<const N: usize>(before: [u8; N], after: [u8; N]) -> [bool; N] {
+    std::array::from_fn(|it| before[it] != after[it])
 }
 
 /// The start of the window that contains a generic address, or another multiple of its size.

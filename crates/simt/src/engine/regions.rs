@@ -30,8 +30,6 @@ pub(crate) struct Placed<'a> {
     pub target: Target,
     /// Where its bytes are in the shadow of the grid, in which each byte of memory has one place.
     pub shadow: u64,
-    /// Whether its memory can be written, by this region or another.
-    pub can_race: bool,
 }
 
 impl<'a> Regions<'a> {
@@ -40,7 +38,7 @@ impl<'a> Regions<'a> {
         let given = regions.iter().enumerate().map(|(index, it)| (*it, Target::Region(index)));
         let all = given.chain(variables.map(|it| (it, Target::Variables)));
         let mut all: Vec<_> = all
-            .map(|(region, target)| Placed { region, target, shadow: 0, can_race: false })
+            .map(|(region, target)| Placed { region, target, shadow: 0 })
             .filter(|it| it.end() > it.region.address)
             .collect();
         all.sort_by_key(|it| it.region.address);
@@ -103,8 +101,7 @@ fn place_shadows(all: &mut [Placed<'_>]) -> u64 {
     let mut by_memory: Vec<_> = all.iter_mut().collect();
     by_memory.sort_by_key(|it| start(it));
     let (mut memory_end, mut end, mut base) = (0, 0_u64, 0);
-    let mut written = Vec::new();
-    for placed in &mut by_memory {
+    for placed in by_memory {
         let (at, size) = (start(placed), placed.end() - placed.region.address);
         if at >= memory_end {
             // Of an access that is aligned, all bytes are in one page of the shadow.
@@ -113,13 +110,6 @@ fn place_shadows(all: &mut [Placed<'_>]) -> u64 {
         placed.shadow = at.wrapping_add(base);
         (memory_end, end) =
             (memory_end.max(at.saturating_add(size)), end.max(placed.shadow.saturating_add(size)));
-        if placed.region.is_writable {
-            written.push(placed.shadow..placed.shadow + placed.region.length);
-        }
-    }
-    for placed in all {
-        let place_end = placed.shadow.saturating_add(placed.end() - placed.region.address);
-        placed.can_race = written.iter().any(|it| it.start < place_end && placed.shadow < it.end);
     }
     end
 }

@@ -4,7 +4,6 @@
 //! of one group of 32 threads are a mask of threads, those of several a mask of groups; of several blocks,
 //! which nothing orders, only that there are some.
 
-use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -102,9 +101,6 @@ struct Page {
     bytes: OnceLock<Box<[Cell]>>,
 }
 
-/// Whether an access raced with another.
-pub(crate) type Raced = bool;
-
 impl Shadow {
     pub(crate) fn new(bytes: u64, is_global: bool, limit: u64) -> Self {
         let count = bytes.div_ceil(PAGE_BYTES);
@@ -119,19 +115,12 @@ impl Shadow {
         self.used.load(Ordering::Relaxed) > self.limit
     }
 
-    /// Notes an access, of which each part `counts` or not.
-    pub(crate) fn access(
-        &self,
-        kind: Kind,
-        at: u64,
-        bytes: usize,
-        actor: Actor,
-        order: &Order,
-        counts: impl Fn(Range<usize>) -> bool,
-    ) -> Raced {
-        let (cells, size) = self.cells(at, bytes);
-        let noted = cells.iter().enumerate().filter(|(index, _)| counts(index * size..(index + 1) * size));
-        noted.fold(false, |any, (_, cell)| any | self.note(kind, cell, actor, order))
+    /// Notes an access, and returns whether it raced: the bytes of it that count.
+    #[inline(always)]
+    pub(crate) fn access(&self, kind: Kind, at: u64, counts: &[bool], actor: Actor, order: &Order) -> bool {
+        let (cells, size) = self.cells(at, counts.len());
+        let noted = cells.iter().zip(counts.chunks(size)).filter(|(_, counts)| counts.contains(&true));
+        noted.fold(false, |any, (cell, _)| any | self.note(kind, cell, actor, order))
     }
 
     /// The cells of bytes, and the bytes of one. These are in one page: accesses are aligned.
@@ -170,7 +159,7 @@ impl Shadow {
     }
 
     #[inline(always)]
-    fn note(&self, kind: Kind, cell: &Cell, actor: Actor, order: &Order) -> Raced {
+    fn note(&self, kind: Kind, cell: &Cell, actor: Actor, order: &Order) -> bool {
         let load = |index: usize| cell[index].load(Ordering::Relaxed);
         let races = |index: usize, mask: u32| {
             let at = load(index);
@@ -187,8 +176,7 @@ impl Shadow {
             || (kind != Kind::Atomic && races(ATOMICS, atomics));
         let (index, before) = match kind {
             Kind::Write => {
-                let thread = u64::from(actor.thread % 32);
-                cell[WRITE].store(actor.at | thread, Ordering::Relaxed);
+                cell[WRITE].store(actor.at | u64::from(actor.thread % 32), Ordering::Relaxed);
                 return raced;
             }
             Kind::Read => (READS, reads),
@@ -196,13 +184,10 @@ impl Shadow {
         };
         let (at, mask) = self.joined(load(index), before, actor, order);
         if (at, mask) != (load(index), before) {
-            let masks = if kind == Kind::Read {
-                masks >> 32 << 32 | u64::from(mask)
-            } else {
-                masks & 0xffff_ffff | u64::from(mask) << 32
-            };
+            let shift = 32 * (index - READS);
+            let others = masks & !(u64::from(u32::MAX) << shift);
             cell[index].store(at, Ordering::Relaxed);
-            cell[MASKS].store(masks, Ordering::Relaxed);
+            cell[MASKS].store(others | u64::from(mask) << shift, Ordering::Relaxed);
         }
         raced
     }

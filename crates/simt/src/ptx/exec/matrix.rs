@@ -193,7 +193,8 @@ impl Warp {
 
     fn row_address(&self, step: Step<'_>, lane: usize) -> u64 {
         let [offset, is_short] = [0, 1].map(|it| step.list(2)[it]);
-        self.get(is_short == 0, step.inst.a, lane).wrapping_add(offset as i32 as u64)
+        let address = self.get(is_short == 0, step.inst.a, lane).wrapping_add(offset as i32 as u64);
+        if is_short == 0 { address } else { (address as u32).into() }
     }
 
     /// The transpose of a matrix of 8 by 8 elements of 16 bits.
