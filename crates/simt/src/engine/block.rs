@@ -92,14 +92,7 @@ impl<I: InstructionSet> Block<I> {
         self.live = 0;
         self.barriers = Default::default();
         for (index, warp) in self.warps.iter_mut().enumerate() {
-            let at = WarpPlace {
-                block: place.block,
-                grid: place.grid,
-                block_size: place.size,
-                index: index as u32,
-                dynamic_shared_bytes: place.dynamic_shared_bytes,
-            };
-            code.start(&mut warp.registers, &at);
+            code.start(&mut warp.registers, &WarpPlace { block: *place, index: index as u32 });
             warp.groups.start(first_lanes(warp.lanes));
             self.live += warp.lanes;
         }

@@ -5,7 +5,7 @@ use crate::fault::Cause;
 pub(crate) const GROUP_TURN: u64 = 1 << 9;
 
 /// Lanes of a warp at the same place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     pub pc: u32,
     pub mask: u64,
@@ -24,8 +24,9 @@ pub(crate) struct Group {
     pub is_tired: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum State {
+    #[default]
     Ready,
     /// At a barrier of the block, of which it arrived.
     Barrier(u32),
@@ -67,17 +68,8 @@ impl Groups {
     pub(crate) fn start(&mut self, mask: u64) {
         self.all.clear();
         self.live = mask;
-        self.all.push(Group {
-            pc: 0,
-            mask,
-            calls: Vec::new(),
-            state: State::Ready,
-            live: mask,
-            limit: u32::MAX,
-            is_watched: false,
-            turn: GROUP_TURN,
-            is_tired: false,
-        });
+        let group = Group { mask, live: mask, limit: u32::MAX, turn: GROUP_TURN, ..Group::default() };
+        self.all.push(group);
     }
 
     /// Takes the group that runs next, with its limit; `None` if all wait.

@@ -1,3 +1,4 @@
+use super::block::BlockPlace;
 use super::group::{Event, Group};
 use super::memory::BlockMemory;
 
@@ -33,12 +34,9 @@ pub(crate) trait InstructionSet: Sync {
 
 /// The place of a warp in its launch.
 pub(crate) struct WarpPlace {
-    pub block: [u32; 3],
-    pub grid: [u32; 3],
-    pub block_size: [u32; 3],
+    pub block: BlockPlace,
     /// In its block.
     pub index: u32,
-    pub dynamic_shared_bytes: u32,
 }
 
 /// A mask of the first lanes.

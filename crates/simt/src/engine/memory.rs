@@ -40,13 +40,6 @@ struct Own {
     written: Vec<bool>,
 }
 
-impl Own {
-    fn clear(&mut self) {
-        self.bytes.fill(0);
-        self.written.fill(false);
-    }
-}
-
 /// An access, for findings.
 #[derive(Clone, Copy)]
 pub(crate) struct Site {
@@ -89,9 +82,10 @@ impl<'a> BlockMemory<'a> {
     /// Starts a block, whose memory is zero.
     pub(crate) fn start(&mut self, block: u64) {
         (self.block, self.block_bits) = (block, block_bits(block));
-        self.own.clear();
-        if std::mem::take(&mut self.is_local_used) {
-            self.local.clear();
+        let is_local_used = std::mem::take(&mut self.is_local_used);
+        for own in std::iter::once(&mut self.own).chain(is_local_used.then_some(&mut self.local)) {
+            own.bytes.fill(0);
+            own.written.fill(false);
         }
         self.order.start();
     }

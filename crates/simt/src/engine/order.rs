@@ -16,15 +16,16 @@ pub(crate) struct Arrival {
 pub(crate) struct Order {
     lanes: u32,
     threads: u32,
-    now: u32,
+    /// The time.
+    pub now: u32,
     /// All threads know all accesses before this time.
-    block: u32,
+    pub block: u32,
     /// The threads of a warp know each other's accesses before this time.
     warps: Vec<u32>,
     /// Thread `a` knows the accesses of `b` before `known[a * threads + b]`.
     known: Vec<u32>,
     /// Whether that matters: parts of the block or of a warp synchronized since the whole block did.
-    is_partial: bool,
+    pub is_partial: bool,
 }
 
 impl Order {
@@ -38,12 +39,6 @@ impl Order {
         (self.now, self.block, self.is_partial) = (0, 0, false);
         self.warps.fill(0);
         self.known.clear();
-    }
-
-    /// The time of an access.
-    #[inline(always)]
-    pub(crate) fn now(&self) -> u32 {
-        self.now
     }
 
     /// Ends the accesses before a synchronization, and returns its time.
@@ -93,21 +88,10 @@ impl Order {
         }
     }
 
-    #[inline(always)]
-    pub(crate) fn is_partial(&self) -> bool {
-        self.is_partial
-    }
-
-    /// Whether accesses of all threads at a time precede what follows.
-    #[inline(always)]
-    pub(crate) fn precedes_all(&self, time: u32) -> bool {
-        time < self.block
-    }
-
     /// Whether an access of another thread at a time precedes what a thread does now.
     pub(crate) fn precedes(&self, other: u32, time: u32, thread: u32) -> bool {
         let shift = self.lanes.trailing_zeros();
-        self.precedes_all(time)
+        time < self.block
             || (thread >> shift == other >> shift && time < self.warps[(thread >> shift) as usize])
             || (self.is_partial && other < self.threads && {
                 let known = self.known.get((thread * self.threads + other) as usize);

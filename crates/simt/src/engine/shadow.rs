@@ -56,14 +56,9 @@ pub(crate) struct Actor {
 impl Actor {
     #[inline(always)]
     pub(crate) fn new(block: u64, thread: u32, order: &Order) -> Self {
-        let time = u64::from(order.now()) & TIME;
+        let time = u64::from(order.now) & TIME;
         let group = u64::from(thread / 32);
         Self { thread, at: block | time << TIME_SHIFT | group << GROUP_SHIFT }
-    }
-
-    /// Its bit in the mask of its group.
-    fn bit(self) -> u32 {
-        1 << (self.thread % 32)
     }
 
     /// Whether accesses of threads of its block precede what it does.
@@ -71,10 +66,10 @@ impl Actor {
         let (time, group) = ((at >> TIME_SHIFT & TIME) as u32, (at >> GROUP_SHIFT & 63) as u32);
         let precedes = |other: u32| order.precedes(other, time, self.thread);
         let bits = |mask: u32| (0..32).filter(move |it| mask >> it & 1 != 0);
-        order.precedes_all(time)
+        time < order.block
             || if u64::from(group) == GROUPS {
                 // Of a group, it is not known which threads. Mostly they know the same.
-                let tried = if order.is_partial() { 32 } else { 1 };
+                let tried = if order.is_partial { 32 } else { 1 };
                 let others =
                     |group: u32| (32 * group..32 * group + 32).filter(|it| *it != self.thread).take(tried);
                 bits(mask).all(|group| others(group).any(precedes))
@@ -195,15 +190,16 @@ impl Shadow {
     /// Accesses of which none precedes another, after one more.
     fn joined(&self, at: u64, mask: u32, actor: Actor, order: &Order) -> (u64, u32) {
         const GROUP: u64 = 63 << GROUP_SHIFT;
+        let bit = 1 << (actor.thread % 32);
         if at == actor.at {
-            return (at, mask | actor.bit());
+            return (at, mask | bit);
         }
         let is_other_block = at >> BLOCK_SHIFT != actor.at >> BLOCK_SHIFT;
         let (own, group) = (actor.at & GROUP, at & GROUP);
         match group >> GROUP_SHIFT {
             _ if is_other_block && at != 0 && self.is_global => (BLOCKS, 0),
-            _ if is_other_block || actor.follows(at, mask, order) => (actor.at, actor.bit()),
-            _ if group == own => (actor.at, mask | actor.bit()),
+            _ if is_other_block || actor.follows(at, mask, order) => (actor.at, bit),
+            _ if group == own => (actor.at, mask | bit),
             // Of several groups, the time of the first is kept: others arrive at a barrier later than it did.
             GROUPS => (at, mask | 1 << (own >> GROUP_SHIFT)),
             group => (at & !GROUP | GROUPS << GROUP_SHIFT, 1 << group | 1 << (own >> GROUP_SHIFT)),

@@ -173,12 +173,8 @@ impl Warp {
 
     pub(super) fn generic_to_space(&mut self, place: Place, step: Step<'_>) {
         let window = window_of(place);
-        self.one_long(
-            step,
-            |a| {
-                if window != 0 && a & !(WINDOW_BYTES - 1) == window { a - window } else { a }
-            },
-        );
+        let is_there = |a: u64| window != 0 && a & !(WINDOW_BYTES - 1) == window;
+        self.one_long(step, |a| if is_there(a) { a - window } else { a });
     }
 }
 

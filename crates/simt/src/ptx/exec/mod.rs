@@ -15,7 +15,7 @@ mod warp;
 
 use super::op::Op;
 use super::program::{Program, Special};
-use crate::engine::{Action, BarrierUse, BlockMemory, Event, Group, InstructionSet, WarpPlace};
+use crate::engine::{Action, BarrierUse, BlockMemory, BlockPlace, Event, Group, InstructionSet, WarpPlace};
 use crate::fault::Cause;
 pub(crate) use lanes::Warp;
 use lanes::{LANES, Short, Step, mask_of, truth};
@@ -108,7 +108,8 @@ impl InstructionSet for Program {
 impl Program {
     /// The value of a special register in each lane of a warp.
     fn special(&self, (special, dimension): (Special, usize), place: &WarpPlace) -> Short {
-        let [x, y, _] = place.block_size;
+        let BlockPlace { block, grid, size, dynamic_shared_bytes } = place.block;
+        let [x, y, _] = size;
         let lanes = |f: &dyn Fn(u32) -> u32| std::array::from_fn(|lane| f(lane as u32));
         let thread = |lane: u32| place.index * LANES as u32 + lane;
         let all = |value: u32| [value; LANES];
@@ -117,19 +118,19 @@ impl Program {
                 let thread = thread(lane);
                 [thread % x, thread / x % y, thread / x / y][dimension]
             }),
-            Special::Threads => all(place.block_size[dimension]),
-            Special::Block => all(place.block[dimension]),
-            Special::Blocks => all(place.grid[dimension]),
+            Special::Threads => all(size[dimension]),
+            Special::Block => all(block[dimension]),
+            Special::Blocks => all(grid[dimension]),
             Special::Lane => lanes(&|lane| lane),
             Special::Warp => all(place.index),
-            Special::Warps => all(place.block_size.iter().product::<u32>().div_ceil(LANES as u32)),
+            Special::Warps => all(size.iter().product::<u32>().div_ceil(LANES as u32)),
             Special::MaskEq => lanes(&|lane| 1 << lane),
             Special::MaskLt => lanes(&|lane| (1 << lane) - 1),
             Special::MaskLe => lanes(&|lane| (1 << lane) | ((1 << lane) - 1)),
             Special::MaskGt => lanes(&|lane| !((1 << lane) | ((1 << lane) - 1))),
             Special::MaskGe => lanes(&|lane| !((1 << lane) - 1)),
-            Special::DynamicShared => all(place.dynamic_shared_bytes),
-            Special::TotalShared => all(self.shared_bytes + place.dynamic_shared_bytes),
+            Special::DynamicShared => all(dynamic_shared_bytes),
+            Special::TotalShared => all(self.shared_bytes + dynamic_shared_bytes),
         }
     }
 }
