@@ -9,15 +9,15 @@
 //! 3. For each dispatch, the device chooses an address for each binding, writes these and the constants into
 //!    the arguments ([`Function::parameters`] has the layout), and checks the [`Launch`] by
 //!    [`Dispatch::new`].
-//! 4. Its workers call [`Dispatch::run`], each with a closure that hands out ranges of blocks. [`Dispatch::report`] then has the count
-//!    of instructions and the findings; a kernel that cannot end is a [`Fault`], which names where each warp
-//!    is.
+//! 4. Its workers call [`Dispatch::run`], each with a closure that hands out ranges of blocks.
+//!    [`Dispatch::report`] then has the count of instructions and the findings; a kernel that cannot end is a
+//!    [`Fault`], which names where each warp is.
 //!
-//! Blocks that do not communicate have the same results for each number of workers. Blocks that do, by atomic
-//! operations or by races, may take their turns in another order: the value that an operation returns depends
-//! on it, and so does the rounding of a float sum (`atom.add.f32`), as on hardware. One worker that runs the
-//! blocks in order gives the same results in each run. Each atomic operation is one of the host, so that locks
-//! in global memory exclude the blocks of other workers.
+//! Blocks that do not communicate have the same results for each number of workers. Blocks that do, by
+//! atomic operations or by races, may take their turns in another order: the value that an operation
+//! returns depends on it, and so does the rounding of a float sum (`atom.add.f32`), as on hardware. One
+//! worker that runs the blocks in order gives the same results in each run. Each atomic operation is one of
+//! the host, so that locks in global memory exclude the blocks of other workers.
 //!
 //! Memory is [`HostMemory`](rehal_base::HostMemory) at addresses of the launch's own: a region is looked up
 //! for each access, so that an address never becomes a pointer, and the crate needs no unsafe code. The fast

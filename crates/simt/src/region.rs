@@ -2,8 +2,9 @@ use rehal_base::HostMemory;
 
 /// Memory that a kernel may access, at an address that the caller chooses.
 ///
-/// The address space is the launch's own: no address has to be one of the host. Two regions may show the same
-/// memory at two addresses, which lets findings name the binding that a kernel went beyond. Addresses below 2^48 are free for use. 0 should remain unused.
+/// The address space is the launch's own: no address has to be one of the host. Two regions may show the
+/// same memory at two addresses, which lets findings name the binding that a kernel went beyond. Addresses
+/// below 2^48 are free for use. 0 should remain unused.
 #[derive(Clone, Copy)]
 pub struct Region<'a> {
     /// The address of the first byte.
@@ -35,8 +36,8 @@ pub struct Checks {
     pub races: bool,
     /// Barriers that threads reach at different instructions, or that threads which ended do not reach.
     pub barriers: bool,
-    /// Limit on the memory of the check of races, in bytes: it takes 8 for each byte that the launch accesses,
-    /// and 32 if it accesses single bytes or halves there. A launch that needs more ends with
+    /// Limit on the memory of the check of races, in bytes: it takes 8 for each byte that the launch
+    /// accesses, and 32 if it accesses single bytes or halves there. A launch that needs more ends with
     /// [`Cause::ShadowMemory`](crate::Cause).
     pub shadow_bytes: u64,
 }

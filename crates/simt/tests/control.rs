@@ -201,7 +201,7 @@ fn results_do_not_depend_on_how_blocks_are_shared() {
     }
 }
 
-/// A kernel of one thread of each block, which adds 1 to a counter in global memory `times` times under a lock.
+/// A thread of each block adds 1 to a counter in global memory under a lock.
 #[test]
 fn a_lock_in_global_memory_excludes_blocks_of_other_workers() {
     let spin = "SPIN: atom.global.cas.b32 %x, [%o], 0, 1; setp.ne.u32 %p, %x, 0; @%p bra SPIN; membar.gl;\n\

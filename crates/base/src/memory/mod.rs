@@ -407,9 +407,9 @@ impl HostMemory {
         Ok(())
     }
 
-    /// Replaces `N` bytes at `offset` by `new` if they are `expected`, as one atomic operation, and returns the
-    /// former bytes: if these are not `expected`, nothing was stored. `N` is 2, 4 or 8. Fails if the address
-    /// of the bytes is not a multiple of `N`.
+    /// Replaces `N` bytes at `offset` by `new` if they are `expected`, as one atomic operation, and returns
+    /// the former bytes: if these are not `expected`, nothing was stored. `N` is 2, 4 or 8. Fails if the
+    /// address of the bytes is not a multiple of `N`.
     pub fn compare_exchange<const N: usize>(
         &self,
         offset: u64,

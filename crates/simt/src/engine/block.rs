@@ -1,6 +1,6 @@
 use super::barrier::{BARRIERS, Barrier, BarrierUse};
 use super::group::{Action, Event, GROUP_TURN, Group, Groups, State};
-use super::instruction_set::{InstructionSet, WarpPlace, first_lanes};
+use super::instruction_set::{BlockPlace, InstructionSet, WarpPlace, first_lanes};
 use super::memory::BlockMemory;
 use crate::fault::{Cause, WarpAt};
 
@@ -19,15 +19,6 @@ struct Warp<I: InstructionSet> {
     groups: Groups,
     /// Lanes within the block.
     lanes: u32,
-}
-
-/// The place of a block in its launch.
-#[derive(Clone, Copy)]
-pub(crate) struct BlockPlace {
-    pub block: [u32; 3],
-    pub grid: [u32; 3],
-    pub size: [u32; 3],
-    pub dynamic_shared_bytes: u32,
 }
 
 impl<I: InstructionSet> Block<I> {

@@ -1,4 +1,3 @@
-use super::block::BlockPlace;
 use super::group::{Event, Group};
 use super::memory::BlockMemory;
 
@@ -30,6 +29,15 @@ pub(crate) trait InstructionSet: Sync {
 
     /// The place of an instruction in the text.
     fn place(&self, pc: u32) -> u32;
+}
+
+/// The place of a block in its launch.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockPlace {
+    pub block: [u32; 3],
+    pub grid: [u32; 3],
+    pub size: [u32; 3],
+    pub dynamic_shared_bytes: u32,
 }
 
 /// The place of a warp in its launch.

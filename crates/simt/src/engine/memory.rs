@@ -40,6 +40,9 @@ struct Own {
     written: Vec<bool>,
 }
 
+/// A region, and an offset in it.
+type At<'a> = (&'a Placed<'a>, u64);
+
 /// An access, for findings.
 #[derive(Clone, Copy)]
 pub(crate) struct Site {
@@ -292,7 +295,7 @@ impl<'a> BlockMemory<'a> {
             _ => {}
         }
         let Some((placed, offset)) = self.resolve(address, N, true, site) else { return [0; N] };
-        self.note_global(Kind::Atomic, placed, offset, site, [true; N]);
+        self.note_global(Kind::Atomic, (placed, offset), site, [true; N]);
         let (memory, at) = (placed.region.memory, placed.region.offset + offset);
         let mut before = memory.load(at).unwrap_or([0; N]);
         loop {
@@ -323,7 +326,7 @@ impl<'a> BlockMemory<'a> {
     #[inline(never)]
     fn load_global_slowly<const N: usize>(&mut self, address: u64, site: Site) -> [u8; N] {
         let Some((placed, offset)) = self.resolve(address, N, false, site) else { return [0; N] };
-        self.note_global(Kind::Read, placed, offset, site, [true; N]);
+        self.note_global(Kind::Read, (placed, offset), site, [true; N]);
         let mut value = [0; N];
         let at = placed.region.offset + offset;
         // Slack may be beyond the end of the memory.
@@ -351,21 +354,15 @@ impl<'a> BlockMemory<'a> {
         let at = placed.region.offset + offset;
         if self.shared.shadow.is_some() {
             let before = placed.region.memory.load::<N>(at).unwrap_or(value);
-            self.note_global(Kind::Write, placed, offset, site, changed(before, value));
+            self.note_global(Kind::Write, (placed, offset), site, changed(before, value));
         }
         let _ = placed.region.memory.store(at, value);
     }
 
     /// Finds a race of an access, or of the bytes of it that count.
     #[inline(always)]
-    fn note_global<const N: usize>(
-        &mut self,
-        kind: Kind,
-        placed: &Placed<'_>,
-        offset: u64,
-        site: Site,
-        counts: [bool; N],
-    ) {
+    fn note_global<const N: usize>(&mut self, kind: Kind, at: At<'_>, site: Site, counts: [bool; N]) {
+        let (placed, offset) = at;
         if let Some(shadow) = &self.shared.shadow
             && shadow.access(kind, placed.shadow + offset, &counts, self.actor(site), &self.order)
         {
@@ -374,13 +371,7 @@ impl<'a> BlockMemory<'a> {
     }
 
     /// The region of an access and the offset in it; `None`, with a finding, if it may not be done.
-    fn resolve(
-        &mut self,
-        address: u64,
-        bytes: usize,
-        writes: bool,
-        site: Site,
-    ) -> Option<(&'a Placed<'a>, u64)> {
+    fn resolve(&mut self, address: u64, bytes: usize, writes: bool, site: Site) -> Option<At<'a>> {
         let outside = if writes { FindingKind::WriteOutOfBounds } else { FindingKind::ReadOutOfBounds };
         let shared = self.shared;
         let regions = &shared.regions;
@@ -441,21 +432,15 @@ impl BlockMemory<'_> {
     #[inline(never)]
     fn load_own<const N: usize>(&mut self, target: Target, offset: u64, site: Site) -> [u8; N] {
         let Some(at) = self.place(target, offset, N, false, site) else { return [0; N] };
-        self.note_own(Kind::Read, target, at, site, [true; N]);
+        self.note_own(Kind::Read, (target, at), site, [true; N]);
         self.own(target).bytes[at..].first_chunk().copied().unwrap_or([0; N])
     }
 
     /// Finds what is wrong with an access to memory of the block or of a thread, or to the bytes of it that
     /// count.
     #[inline(always)]
-    fn note_own<const N: usize>(
-        &mut self,
-        kind: Kind,
-        target: Target,
-        at: usize,
-        site: Site,
-        counts: [bool; N],
-    ) {
+    fn note_own<const N: usize>(&mut self, kind: Kind, own: (Target, usize), site: Site, counts: [bool; N]) {
+        let (target, at) = own;
         let offset = if target == Target::Local { at % self.local_bytes } else { at } as i64;
         if target == Target::Shared
             && let Some(shadow) = &self.races
@@ -489,7 +474,7 @@ impl BlockMemory<'_> {
         let before = self.own(target).bytes[at..].first_chunk().copied().unwrap_or([0; N]);
         let after = f(before);
         let counts = if kind == Kind::Atomic { [true; N] } else { changed(before, after) };
-        self.note_own(kind, target, at, site, counts);
+        self.note_own(kind, (target, at), site, counts);
         self.own(target).bytes[at..at + N].copy_from_slice(&after);
         before
     }

@@ -16,9 +16,9 @@ mod shadow;
 mod windows;
 
 pub(crate) use barrier::BarrierUse;
-pub(crate) use block::{Block, BlockPlace};
+pub(crate) use block::Block;
 pub(crate) use group::{Action, Event, Group};
-pub(crate) use instruction_set::{InstructionSet, WarpPlace};
+pub(crate) use instruction_set::{BlockPlace, InstructionSet, WarpPlace};
 pub(crate) use memory::{BlockMemory, Site};
 pub(crate) use regions::{Regions, Shared};
 pub(crate) use shadow::Shadow;

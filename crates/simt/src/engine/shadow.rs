@@ -129,7 +129,7 @@ impl Shadow {
             None if is_whole => (page.words.get(), WORD_BYTES),
             cells => (cells, 1),
         };
-        let cells = cells.map_or_else(|| self.allocate(number, page, size), |it| it);
+        let cells = cells.map_or_else(|| self.allocate(number, page, size), |it| &it[..]);
         let rest = cells.get(offset / size..).unwrap_or_default();
         (&rest[..(bytes / size).min(rest.len())], size)
     }

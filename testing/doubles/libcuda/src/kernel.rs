@@ -125,7 +125,7 @@ impl State {
                     Some((Code::LAUNCH_FAILED, fault.to_string()))
                 }
                 // Nothing stops it, and it has no budget.
-                Cause::Stopped | Cause::Budget => None,
+                Cause::Stopped | Cause::Budget | Cause::ShadowMemory => None,
             },
             (Ok(()), Some(found)) => match found.kind {
                 FindingKind::Misaligned => Some((Code::MISALIGNED_ADDRESS, found.to_string())),

@@ -198,7 +198,7 @@ impl<'a> Lowering<'a, '_> {
         self.emit(op, [0, to, from, size], list)
     }
 
-    /// Fences; prefetches and waits, which do nothing: accesses are performed at once, and time does not pass.
+    /// Fences, and prefetches and waits: accesses are performed at once, and time does not pass.
     pub(super) fn fence(&mut self, form: &mut Form<'a, '_>) -> Lowered<()> {
         match form.opcode {
             "membar" => self.want(form, "cta gl sys").map(drop)?,
