@@ -125,14 +125,14 @@ pub(crate) struct Found {
     pub count: u64,
 }
 
-/// Places of findings that are kept of a launch; the rest is only counted.
+/// Places of findings that are kept of a launch; errors beyond them are only counted.
 const MAX_PLACES: usize = 1000;
 
 /// Findings by place.
 #[derive(Debug, Default)]
 pub(crate) struct FoundList {
     pub all: Vec<Found>,
-    /// Findings of places beyond the limit.
+    /// Errors of places beyond the limit.
     pub dropped: u64,
 }
 
@@ -147,7 +147,7 @@ impl FoundList {
             known.count = count;
         } else if self.all.len() < MAX_PLACES {
             self.all.push(found);
-        } else {
+        } else if !found.kind.is_note() {
             self.dropped += found.count;
         }
     }

@@ -47,7 +47,7 @@ pub struct Report {
     pub thread_instructions: u64,
     /// The findings of the checks, by line.
     pub findings: Vec<Finding>,
-    /// Findings beyond those that are kept.
+    /// Errors beyond those that are kept.
     pub dropped_findings: u64,
 }
 

@@ -13,7 +13,7 @@ const MAX_PLACES: usize = 1000;
 pub struct Findings {
     /// One for each place, of the first dispatch that has it, with the count of all.
     pub all: Vec<DispatchFinding>,
-    /// How often something was found at places beyond a thousand.
+    /// How often an error was found at places beyond a thousand.
     pub dropped: u64,
 }
 
@@ -66,6 +66,7 @@ impl Findings {
                 }
                 known.finding.count = count;
             }
+            None if is_full && found.finding.kind.is_note() => {}
             None if is_full => self.dropped += found.finding.count,
             None => self.all.push(found),
         }
@@ -125,9 +126,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn places_are_counted_once() {
-        let finding = |line, kind| Finding {
+    fn finding(line: usize, kind: FindingKind) -> Finding {
+        Finding {
             kind,
             function: "f".into(),
             line,
@@ -138,7 +138,11 @@ mod tests {
             block: [0; 3],
             thread: [1, 0, 0],
             count: 2,
-        };
+        }
+    }
+
+    #[test]
+    fn places_are_counted_once() {
         let mut found = Findings::default();
         let mut add = |record, finding| found.add(DispatchFinding { record, finding });
         add(Some([20, 9]), finding(3, FindingKind::ReadInSlack));
@@ -153,5 +157,15 @@ mod tests {
             found.all.iter().map(|it| (it.record, it.finding.block[0], it.finding.count)).collect();
         assert_eq!(kept, [(Some([17, 5]), 0, 4), (None, 1, 6)]);
         assert!(found.are_errors());
+    }
+    #[test]
+    fn of_what_is_not_kept_only_errors_are_counted() {
+        let mut found = Findings::default();
+        let mut add = |line, kind| found.add(DispatchFinding { record: None, finding: finding(line, kind) });
+        (0..MAX_PLACES + 5).for_each(|line| add(line, FindingKind::ReadInSlack));
+        assert!(!found.are_errors() && found.all.len() == MAX_PLACES);
+        let mut add = |line, kind| found.add(DispatchFinding { record: None, finding: finding(line, kind) });
+        (0..2).for_each(|line| add(line, FindingKind::ReadOutOfBounds));
+        assert!(found.are_errors() && found.dropped == 4);
     }
 }
