@@ -328,3 +328,58 @@ fn lanes_of_a_mask_at_different_instructions_are_a_deadlock() {
         }
     }
 }
+
+/// Faults that were planted in these went unnoticed.
+#[test]
+fn details_of_shuffles_votes_loads_and_atomic_operations() {
+    let check = |body: &str, f: &dyn Fn(u32) -> u32| {
+        let found = run(".shared .align 8 .u64 v;", &format!("{body} st.global.u32 [%o], %x;"), 32).unwrap();
+        for (lane, found) in found.iter().enumerate() {
+            assert_eq!(*found, f(lane as u32), "{body}, lane {lane}");
+        }
+    };
+    // Segments of 8 lanes: a source beyond the segment is the lane itself, and the predicate is false.
+    let shuffle = |mode: &str, by: u32, clamp: u32| {
+        format!(
+            "shfl.sync.{mode}.b32 %x|%p, %i, {by}, {clamp}, -1; selp.u32 %y, 100, 0, %p; add.u32 %x, %x, %y;"
+        )
+    };
+    let valid = |is_valid: bool, source: u32, lane: u32| if is_valid { source + 100 } else { lane };
+    for by in [1, 5, 7, 9] {
+        check(&shuffle("bfly", by, 0x181f), &|lane| valid((lane ^ by) <= (lane | 7), lane ^ by, lane));
+        check(&shuffle("idx", by, 0x181f), &|lane| valid(true, lane / 8 * 8 + by % 8, lane));
+        check(&shuffle("down", by, 0x181f), &|lane| valid(lane % 8 + by < 8, lane + by, lane));
+        check(&shuffle("up", by, 0x1800), &|lane| valid(lane % 8 >= by, lane.wrapping_sub(by), lane));
+    }
+    check("setp.eq.u32 %p, %i, 99; vote.sync.uni.pred %q, %p, -1; selp.u32 %x, 1, 0, %q;", &|_| 1);
+    check("sub.u32 %y, %i, 16; redux.sync.min.s32 %x, %y, -1;", &|_| -16_i32 as u32);
+    check("sub.u32 %y, %i, 16; redux.sync.max.s32 %x, %y, -1;", &|_| 15);
+    check("sub.u32 %y, %i, 16; redux.sync.max.u32 %x, %y, -1;", &|_| u32::MAX);
+    // Elements of a vector in their order, and extended by their sign.
+    let store = "mov.u32 %x, 0x80ff7f01; st.global.u32 [%o], %x;";
+    for (index, expected) in [1, 0x7f, 0xff, 0x80].into_iter().enumerate() {
+        let of = |kind: &str| {
+            format!("{store} ld.global.v4.{kind} {{%s0, %s1, %s2, %s3}}, [%o]; mov.u32 %x, %s{index};")
+        };
+        check(&of("u8"), &|_| expected);
+        check(&of("s8"), &|_| expected as u8 as i8 as u32);
+    }
+    check(&format!("{store} ld.global.s16 %x, [%o+2];"), &|_| 0xffff_80ff);
+    check(&format!("{store} ld.global.u16 %x, [%o+2];"), &|_| 0x80ff);
+    check(&format!("{store} ld.global.s32 %l, [%o]; shr.u64 %l, %l, 32; cvt.u32.u64 %x, %l;"), &|_| u32::MAX);
+    let atomic = |operation: &str, value: u32| {
+        format!(
+            "mov.u32 %x, 5; st.global.u32 [%o], %x; atom.global.{operation} %y, [%o], {value}; ld.global.u32 %x, [%o];"
+        )
+    };
+    for (value, decremented, incremented) in [(3, 3, 0), (5, 4, 0), (9, 4, 6)] {
+        check(&atomic("dec.u32", value), &|_| decremented);
+        check(&atomic("inc.u32", value), &|_| incremented);
+    }
+    let max = "setp.eq.u32 %p, %i, 0; @%p st.shared.u64 [v], -1; bar.warp.sync -1; atom.shared.KIND %l, [v], 1; \
+               bar.warp.sync -1; ld.shared.u32 %x, [v];";
+    check(&max.replace("KIND", "max.u64"), &|_| u32::MAX);
+    check(&max.replace("KIND", "max.s64"), &|_| 1);
+    check(&max.replace("KIND", "min.s64"), &|_| u32::MAX);
+    check(&max.replace("KIND", "min.u64"), &|_| 1);
+}
