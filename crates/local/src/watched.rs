@@ -19,8 +19,8 @@ pub fn watch_buffer(device: &Device, params: BufferParams, size: u64) -> Result<
     let Some(pages) = length.and_then(WatchedPages::new) else { return Ok(None) };
     let memory = Arc::new(pages.memory());
     // Emulated devices import no memory as their own.
-    let memory_type =
-        params.memory_type - MemoryType::DEVICE_LOCAL | MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE;
+    let memory_type = MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE;
+    let memory_type = (params.memory_type - MemoryType::DEVICE_LOCAL) | memory_type;
     let params = BufferParams { memory_type, ..params };
     let buffer = device.import_buffer(params, &memory, Range { offset: 0, length: size })?;
     Ok(Some(WatchedBuffer { buffer, accesses: Box::new(Accesses(pages)) }))

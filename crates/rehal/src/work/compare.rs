@@ -69,16 +69,24 @@ impl CompareWork {
     pub fn run(&self, options: &WorkOptions) -> Result<Comparison> {
         let attempt = |work: &Self, spent| perform_after(work, options, spent);
         let (first, again) = self.attempts(attempt, |(_, end)| end.is_some_and(is_crash))?;
+        let has_crashed = again.is_some();
         let comparison = again.unwrap_or(first).0?;
         match options.isolation {
             Isolation::None => Ok(comparison),
-            Isolation::Process => self.confirm(comparison, options),
+            Isolation::Process => self.confirm(comparison, has_crashed, options),
         }
     }
 
     /// Compares again what a process says is right, since it could say so of anything: with each side in a
-    /// process of its own, and the comparison in this one.
-    fn confirm(&self, mut comparison: Comparison, options: &WorkOptions) -> Result<Comparison> {
+    /// process of its own, and the comparison in this one. If another one `has_crashed` with changed inputs,
+    /// they are the replacement's fault unless the captured kernel fails with them, too.
+    fn confirm(
+        &self,
+        mut comparison: Comparison,
+        has_crashed: bool,
+        options: &WorkOptions,
+    ) -> Result<Comparison> {
+        comparison.changes_inputs = self.options.changes_inputs && !has_crashed;
         if !comparison.is_right() {
             return Ok(comparison);
         }
@@ -95,9 +103,20 @@ impl CompareWork {
         verify.measures_rounding &= comparison.changes_inputs;
         // A kernel could know the values of a seed that is not drawn here.
         let fresh = || FreshInputs::of_function(&self.function, &verify, fastrand::u64(..));
-        let fresh = if comparison.changes_inputs { fresh() } else { None };
+        let fresh = if self.options.changes_inputs { fresh() } else { None };
         for fresh in [None].into_iter().chain(fresh.as_ref().map(Some)) {
-            let found = expected.lockstep(&actual, &verify, fresh)?;
+            let found = match expected.lockstep(&actual, &verify, fresh) {
+                Err(error) if has_crashed && fresh.is_some() => {
+                    if expected.lockstep(&expected, &verify, fresh).is_ok() {
+                        let message = error.message();
+                        comparison.not_reproduced = Some(format!(
+                            "with fresh values of its inputs, which the captured kernel takes, it fails: {message}"
+                        ));
+                    }
+                    break;
+                }
+                found => found?,
+            };
             match (found.outcome(), found.inconclusive.first()) {
                 (Outcome::Inconclusive, reason) => {
                     let reason = reason.map_or("", String::as_str);
@@ -234,13 +253,15 @@ pub fn compare_isolated(
     watch: &mut dyn FnMut(JobProgress) -> ControlFlow<()>,
 ) -> Result<(IsolatedComparison, Option<IsolatedComparison>)> {
     work.attempts(
-        |work, spent| attempt(work, check, spent, confinement, watch),
+        |tried, spent| attempt(work, tried, check, spent, confinement, watch),
         |it| matches!(it.end, CompareEnd::Crashed(_)),
     )
 }
 
+/// What is `tried` changes no inputs if the work that is asked for has crashed before.
 fn attempt(
     work: &CompareWork,
+    tried: &CompareWork,
     check: Duration,
     spent: Duration,
     confinement: &Confinement,
@@ -251,7 +272,7 @@ fn attempt(
     let max_time = work.options.max_time;
     // A part of the checks is repeated after timing.
     let all = check.saturating_mul(2).saturating_add(max_time.saturating_mul(5));
-    let mut job = Job::for_work(work, confinement)?;
+    let mut job = Job::for_work(tried, confinement)?;
     (job.limits, job.kept) = (JobLimits::for_time(all.saturating_sub(spent)), KeptOutput::Last(KEPT_BYTES));
     // Its worker reaches it when the checks end and timing begins.
     job.limits.milestone = Some(check);
@@ -275,7 +296,8 @@ fn attempt(
                 let mut options = WorkOptions::default();
                 (options.program, options.time) = (env::current_exe().ok(), Some(check));
                 options.confinement = confinement.clone();
-                match work.confirm(comparison, &options) {
+                let has_crashed = work.options.changes_inputs && !tried.options.changes_inputs;
+                match work.confirm(comparison, has_crashed, &options) {
                     Ok(comparison) => CompareEnd::Compared(Box::new(comparison)),
                     Err(error) => CompareEnd::Failed(error),
                 }
