@@ -107,7 +107,9 @@ impl CompareWork {
         for fresh in [None].into_iter().chain(fresh.as_ref().map(Some)) {
             let found = match expected.lockstep(&actual, &verify, fresh) {
                 Err(error) if has_crashed && fresh.is_some() => {
-                    if expected.lockstep(&expected, &verify, fresh).is_ok() {
+                    // The other processes were left in the middle of a replay.
+                    let [one, other] = [side(self.baseline.as_ref())?, side(self.baseline.as_ref())?];
+                    if one.lockstep(&other, &verify, fresh).is_ok() {
                         let message = error.message();
                         comparison.not_reproduced = Some(format!(
                             "with fresh values of its inputs, which the captured kernel takes, it fails: {message}"
@@ -258,7 +260,7 @@ pub fn compare_isolated(
     )
 }
 
-/// What is `tried` changes no inputs if the work that is asked for has crashed before.
+/// An attempt: `tried` changes no inputs if the work that is asked for has crashed before.
 fn attempt(
     work: &CompareWork,
     tried: &CompareWork,
