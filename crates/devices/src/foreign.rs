@@ -2,6 +2,7 @@
 
 use rehal_base::Result;
 use rehal_hal::{Device, DeviceGroup, DriverRegistry, ExecutableFormat, gpu_formats};
+use rehal_local::emulator::check_code;
 use rehal_local::executable::format::FORMATS;
 use rehal_local::{LocalSync, LocalSyncOptions};
 use rehal_replay::Plan;
@@ -34,27 +35,42 @@ pub fn foreign_format(registry: &DriverRegistry, plan: &Plan) -> Option<ForeignF
 }
 
 /// Devices for a plan that perform everything but its dispatches, which do nothing: executables of formats
-/// that can be read are data to them, and nothing of the capture is executed.
+/// that can be read are data to them, and nothing of the capture is executed. They refuse replacements that
+/// the emulated devices of this build do not take.
 pub fn idle_devices(registry: &DriverRegistry, plan: &Plan) -> Result<DeviceGroup> {
     let format = plan.executables().next().map(|it| String::from_utf8_lossy(it.format).into_owned());
-    let device = || idle_device(registry, format.as_deref().unwrap_or_default());
+    let device = || idle_device_of(CHECKED, registry, format.as_deref().unwrap_or_default());
     DeviceGroup::new((0..plan.device_count()).map(|_| device()).collect::<Result<_>>()?)
 }
 
-/// Such a device for executables of a format, and of all others that this workspace knows.
+/// Such a device for executables of a format, and of all others that this workspace knows. It takes what
+/// hardware may take.
 pub fn idle_device(registry: &DriverRegistry, format: &str) -> Result<Device> {
-    let is_known = ExecutableFormat::find(KNOWN, format).is_some();
+    idle_device_of(KNOWN, registry, format)
+}
+
+fn idle_device_of(
+    known: &'static [ExecutableFormat],
+    registry: &DriverRegistry,
+    format: &str,
+) -> Result<Device> {
+    let is_known = ExecutableFormat::find(known, format).is_some();
     let driver = registry.drivers().iter().find(|it| !is_known && it.has_format(format));
-    let described = Some(driver.map_or(&KNOWN[..], |it| it.backend().formats()));
+    let described = Some(driver.map_or(known, |it| it.backend().formats()));
     LocalSync::create_with(LocalSyncOptions { described, ..LocalSyncOptions::default() })
 }
 
 /// The formats of all drivers that exist.
-const KNOWN: &[ExecutableFormat; 9] = &{
+const KNOWN: &[ExecutableFormat] = &known(gpu_formats::CUDA);
+/// The same, with the checks of emulated devices.
+const CHECKED: &[ExecutableFormat] =
+    &known(ExecutableFormat { check_emulated: Some(check_code), ..gpu_formats::CUDA });
+
+const fn known(cuda: ExecutableFormat) -> [ExecutableFormat; 9] {
     let [embedded, system, vmvx] = FORMATS;
     let others = [ExecutableFormat::of_gpu("metal-"), ExecutableFormat::of_gpu("webgpu-")];
     let [metal, webgpu] = others;
-    let gpu = [gpu_formats::VULKAN, gpu_formats::CUDA, gpu_formats::HIP, gpu_formats::AMDGPU];
-    let [vulkan, cuda, hip, amdgpu] = gpu;
+    let gpu = [gpu_formats::VULKAN, gpu_formats::HIP, gpu_formats::AMDGPU];
+    let [vulkan, hip, amdgpu] = gpu;
     [embedded, system, vmvx, vulkan, cuda, hip, amdgpu, metal, webgpu]
-};
+}

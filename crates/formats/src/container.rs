@@ -11,7 +11,9 @@ use rehal_base::flatbuffer::{self as fb, Envelope, FieldType, StructSchema, Tabl
 use rehal_base::{Cursor, Error, Fault, FormatError, FormatPart, Result, flatbuffer_tables};
 
 use crate::executable::{Binding, CodeImage, Executable, Function, ImageKind};
-use crate::{MAX_FUNCTIONS, MAX_NAME_BYTES, hsaco, nvidia, replaced};
+use crate::replaced::{Replaced, replaced_functions, staying};
+use crate::rewritten::Front;
+use crate::{MAX_FUNCTIONS, MAX_NAME_BYTES, hsaco, nvidia};
 
 pub(crate) use crate::HEADER_BYTES;
 /// The version of the header.
@@ -50,12 +52,14 @@ flatbuffer_tables! {
     EXECUTABLE = "ExecutableDef" {
         "exports": FieldType::Tables(&FUNCTION),
         "modules": FieldType::Tables(&MODULE),
+        "source_files": FieldType::Tables(&DEBUG_INFO),
     }
     /// An executable for amdgpu.
     AMDGPU_EXECUTABLE = "ExecutableDef" {
         "isa": FieldType::Text,
         "exports": FieldType::Tables(&AMDGPU_FUNCTION),
         "modules": FieldType::Tables(&MODULE),
+        "source_files": FieldType::Tables(&DEBUG_INFO),
     }
 }
 
@@ -144,19 +148,19 @@ pub fn read_amdgpu(bytes: &[u8]) -> Result<Executable, FormatError> {
     AMDGPU.read(bytes)
 }
 
-/// An executable of the compiler with an image in place of the one that has the same functions: PTX, a cubin
-/// or a fatbin for CUDA, a HSACO for HIP and amdgpu. Names, workgroup sizes, bindings and constants stay
-/// those of the executable. `None` unless the executable is a container of these drivers, and the image is
-/// not.
+/// An executable of the compiler in which an image replaces functions: PTX, a cubin or a fatbin for CUDA, a
+/// HSACO for HIP and amdgpu. The image takes the place of a module of which no function stays, or becomes a
+/// further one. Names, workgroup sizes, bindings and constants stay those of the executable. `None` unless
+/// the executable is a container of these drivers, and the image is not.
 ///
 /// Fails if either is malformed, and if the functions of the image cannot be called as those of the
 /// executable: another number or size of parameters, another workgroup size, workgroup memory that no
 /// dispatch adds, another processor.
-pub fn with_image(executable: &[u8], image: &[u8]) -> Option<Result<Vec<u8>>> {
+pub fn with_image(executable: &[u8], image: &[u8], which: Replaced<'_>) -> Option<Result<Vec<u8>>> {
     let is_of = |it: &&Container| executable.starts_with(it.envelope.identifier);
     let container = [CUDA, HIP, AMDGPU].into_iter().find(is_of)?;
     let is_image = !image.starts_with(container.envelope.identifier);
-    is_image.then(|| container.with_image(executable, image))
+    is_image.then(|| container.with_image(executable, image, which))
 }
 
 /// An image and its kernels.
@@ -233,17 +237,54 @@ impl Container {
         Ok(Executable { target, images, functions })
     }
 
-    fn with_image(&'static self, executable: &[u8], image: &[u8]) -> Result<Vec<u8>> {
+    fn with_image(&'static self, executable: &[u8], image: &[u8], which: Replaced<'_>) -> Result<Vec<u8>> {
         let own = self.read(executable)?;
         let other = self.read(image).map_err(|error| Error::from(error).context("the replacement"))?;
-        let index = replaced::replaced_image(&own, &other)?;
+        let replaced = replaced_functions(&own, &other, which)?;
+        let stays = staying(&own, &replaced);
+        let count = own.images.len();
+        let module = stays.iter().position(|it| !it).unwrap_or(count);
+        let is_moved = |ordinal: &usize| stays[own.functions[*ordinal].image];
+        let moved: Vec<_> = replaced.iter().copied().filter(is_moved).collect();
+        let ordinal = match self.ids.image {
+            None if !moved.is_empty() => {
+                let message =
+                    "functions of this format do not name their module: one replacement has them all";
+                return Err(
+                    Error::failed_precondition(message).advise("name a file with all of its functions")
+                );
+            }
+            id => id.unwrap_or_default(),
+        };
         let buffer = flatbuffer(executable, &self.envelope)?;
-        let field = Table::root(buffer).tables(self.images).get(index).and_then(|it| it.field(0));
-        let field = field.ok_or_else(|| Error::data_loss("a module of the executable has no code"))?;
+        let root = Table::root(buffer);
         // Text ends before a zero.
         let end = |bytes: &[u8]| bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         let code = if other.images[0].kind == ImageKind::Ptx { &image[..end(image)] } else { image };
-        let whole = replaced::with_vector(executable, buffer, field, (code.len(), code))?;
+
+        let mut front = Front::new(self.envelope.identifier, buffer);
+        let fields = front.table(0, self.envelope.root, Some(root), &[(self.functions, 0), (self.images, 0)]);
+        let functions = root.tables(self.functions);
+        let places = front.vector(fields[self.functions], functions.len());
+        for (index, (place, table)) in places.zip(functions.iter()).enumerate() {
+            if moved.binary_search(&index).is_ok() {
+                front.table(place, &FUNCTION, Some(table), &[(ordinal, module as u32)]);
+            } else {
+                front.point(place, table.at());
+            }
+        }
+        let modules = root.tables(self.images);
+        let places: Vec<_> = front.vector(fields[self.images], count.max(module + 1)).collect();
+        for (index, place) in places.into_iter().enumerate() {
+            match modules.get(index).filter(|_| stays[index]) {
+                Some(table) => front.point(place, table.at()),
+                None => {
+                    let fields = front.table(place, &MODULE, None, &[(0, 0)]);
+                    front.point_to_code(fields[0]);
+                }
+            }
+        }
+        let whole = front.finish(executable, code)?;
         // What cannot be read is not to be written.
         self.read(&whole)?;
         Ok(whole)

@@ -3,8 +3,9 @@
 //! [`read_cuda`], [`read_hip`] and [`read_amdgpu`] accept any bytes of the formats of these drivers: the
 //! containers of the compiler (`container.rs`), and the images in them or by themselves: PTX (`ptx.rs`),
 //! cubin and fatbin (`nvidia.rs`), HSACO (`hsaco.rs`). What they return names functions, bindings,
-//! constants, targets and images; nothing of it runs. [`with_image`] puts an image into a container
-//! (`replaced.rs`). [`vulkan`] has the executables for Vulkan, and SPIR-V.
+//! constants, targets and images; nothing of it runs. [`with_image`] replaces functions of a
+//! container by those of an image (`replaced.rs`, `rewritten.rs`). [`vulkan`] has the executables for Vulkan,
+//! and SPIR-V.
 //!
 //! It must not depend on devices or on the semantics of operations. `hal` describes formats with it, drivers
 //! and tools read executables with it. Time is in proportion to the bytes, and a size that a file states
@@ -22,6 +23,7 @@ mod message_pack;
 mod nvidia;
 mod ptx;
 mod replaced;
+mod rewritten;
 mod target;
 pub mod vulkan;
 
@@ -29,6 +31,7 @@ pub use container::{read_amdgpu, read_cuda, read_hip, with_image};
 pub use executable::{
     Binding, CodeImage, Executable, Function, ImageKind, Parameter, ParameterKind, Registers,
 };
+pub use replaced::Replaced;
 
 /// Bytes before the flatbuffer of a container.
 pub(crate) const HEADER_BYTES: usize = 64;

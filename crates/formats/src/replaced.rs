@@ -1,43 +1,65 @@
-//! Executables of the compiler with another image of code in them.
+//! The functions of an executable of the compiler that an image of code replaces.
+
+use std::collections::HashMap;
 
 use rehal_base::{Error, Result, listed};
 
-use crate::{Executable, Function, HEADER_BYTES, ImageKind, ParameterKind, target};
+use crate::{Executable, Function, ImageKind, ParameterKind, target};
 
-/// The executable whose flatbuffer is `buffer`, with other bytes in the vector of `count` elements that the
-/// field at `field` refers to. Everything else stays. A zero follows the bytes.
-pub(crate) fn with_vector(
-    executable: &[u8],
-    buffer: &[u8],
-    field: usize,
-    (count, bytes): (usize, &[u8]),
-) -> Result<Vec<u8>> {
-    let too_large = || Error::resource_exhausted("the executable would exceed 4 GiB");
-    let mut buffer = buffer.to_vec();
-    let vector = buffer.len().next_multiple_of(8) + 4;
-    buffer.resize(vector, 0);
-    buffer.extend(u32::try_from(count).map_err(|_| too_large())?.to_le_bytes());
-    buffer.extend(bytes);
-    buffer.push(0);
-    buffer.resize(buffer.len().next_multiple_of(8), 0);
-    let distance = u32::try_from(vector - field).map_err(|_| too_large())?;
-    buffer[field..field + 4].copy_from_slice(&distance.to_le_bytes());
-    let mut whole = executable[..HEADER_BYTES].to_vec();
-    whole[8..16].copy_from_slice(&(buffer.len() as u64).to_le_bytes());
-    whole.extend(buffer);
-    Ok(whole)
+/// The functions of an executable that an image of code replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replaced<'n> {
+    /// The functions that the image has, which must be all of a module.
+    Module,
+    /// The functions that the image has.
+    Present,
+    /// The function of this name.
+    Function(&'n str),
 }
 
-/// The image of an executable that has the same functions as the only image of `other`, whose code can be
-/// called as the executable's functions are.
-pub(crate) fn replaced_image(own: &Executable, other: &Executable) -> Result<usize> {
-    let find = |name: &str| other.functions.iter().find(|it| it.name == name);
-    let of_image = |index: usize| own.functions.iter().filter(move |it| it.image == index);
-    let is_replaced = |index: &usize| {
-        of_image(*index).next().is_some() && of_image(*index).all(|it| find(&it.name).is_some())
-    };
+/// Whether each module of an executable has functions that are not replaced, or none at all. Ordinals
+/// increase.
+pub(crate) fn staying(own: &Executable, replaced: &[usize]) -> Vec<bool> {
+    let mut modules = vec![None; own.images.len()];
+    for (ordinal, function) in own.functions.iter().enumerate() {
+        *modules[function.image].get_or_insert(false) |= replaced.binary_search(&ordinal).is_err();
+    }
+    modules.into_iter().map(|it| it.unwrap_or(true)).collect()
+}
+
+/// The functions of an executable that code by itself replaces, by ordinal. Fails unless it can be called as
+/// they are.
+pub(crate) fn replaced_functions(
+    own: &Executable,
+    other: &Executable,
+    which: Replaced<'_>,
+) -> Result<Vec<usize>> {
     let kind = other.images[0].kind;
-    let Some(index) = (0..own.images.len()).find(is_replaced) else {
+    let by_name: HashMap<_, _> = other.functions.iter().map(|it| (&it.name, it)).collect();
+    let is_meant = |it: &Function| match which {
+        Replaced::Function(name) => it.name == name || it.export_name.as_deref() == Some(name),
+        Replaced::Module | Replaced::Present => true,
+    };
+    let mut replaced = Vec::new();
+    for (ordinal, function) in own.functions.iter().enumerate().filter(|(_, it)| is_meant(it)) {
+        let Some(found) = by_name.get(&function.name) else { continue };
+        let targets = (own.images[function.image].target.as_deref(), other.target.as_deref());
+        if let (Some(compiled), Some(found)) = targets
+            && !target::runs(found, kind == ImageKind::Ptx, compiled)
+        {
+            let message = format!("the {} is for {found}, and the executable for {compiled}", kind.name());
+            return Err(Error::incompatible(message).advise(format!("compile it for {compiled}")));
+        }
+        if let Some(what) = mismatch(function, found, kind) {
+            let message =
+                format!("signature mismatch of function '{}': {what}", function.name.escape_debug());
+            return Err(Error::failed_precondition(message)
+                .advise("a stub of the kernel has the signature that a replacement needs"));
+        }
+        replaced.push(ordinal);
+    }
+    let is_partial = || which == Replaced::Module && staying(own, &replaced).iter().all(|it| *it);
+    if replaced.is_empty() || is_partial() {
         let names =
             |it: &Executable| listed(it.functions.iter().map(|it| it.name.escape_debug().to_string()));
         let message = format!(
@@ -47,24 +69,8 @@ pub(crate) fn replaced_image(own: &Executable, other: &Executable) -> Result<usi
             names(own)
         );
         return Err(Error::failed_precondition(message).advise("keep the names of the compiler's functions"));
-    };
-    let targets = (own.images[index].target.as_deref(), other.target.as_deref());
-    if let (Some(compiled), Some(found)) = targets
-        && !target::runs(found, kind == ImageKind::Ptx, compiled)
-    {
-        let message = format!("the {} is for {found}, and the executable for {compiled}", kind.name());
-        return Err(Error::incompatible(message).advise(format!("compile it for {compiled}")));
     }
-    for function in of_image(index) {
-        let Some(found) = find(&function.name) else { continue };
-        if let Some(what) = mismatch(function, found, kind) {
-            let message =
-                format!("signature mismatch of function '{}': {what}", function.name.escape_debug());
-            return Err(Error::failed_precondition(message)
-                .advise("a stub of the kernel has the signature that a replacement needs"));
-        }
-    }
-    Ok(index)
+    Ok(replaced)
 }
 
 /// Why code cannot be called as a function is: the driver passes the address of each binding and then each
@@ -83,8 +89,8 @@ fn mismatch(function: &Function, code: &Function, kind: ImageKind) -> Option<Str
         }
         count = index + 1;
     }
-    // It need not declare the last ones.
-    if count > passed {
+    // Without parameters, its file does not tell them.
+    if code.parameters.is_some() && count != passed {
         return Some(format!("program={passed} parameters replacement={count}"));
     }
     let text = |[x, y, z]: [u32; 3]| format!("{x}x{y}x{z}");

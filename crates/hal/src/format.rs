@@ -1,7 +1,7 @@
 use std::fmt;
 
 use rehal_base::{FileKind, Result};
-use rehal_formats::CodeImage;
+use rehal_formats::{CodeImage, Replaced};
 
 use crate::FunctionInfo;
 
@@ -41,10 +41,14 @@ pub struct ExecutableFormat {
     /// The images of code in an executable, by module ordinal. Empty if it is malformed, and for formats of
     /// which each executable is one image.
     pub images: ReadFunctions<Vec<CodeImage>>,
-    /// An executable with an image of code by itself in place of its own one. `None` unless it is a
-    /// container of images, and the other bytes are an image. Fails if the image cannot be called as its
+    /// An executable in which an image of code by itself replaces functions. `None` unless the executable is
+    /// a container of images, and the other bytes are an image. Fails if the image cannot be called as its
     /// own one is.
     pub with_image: WithImage,
+    /// Whether an image may replace some functions of a container and leave others.
+    pub replaces_functions: bool,
+    /// Fails if no emulated device can run an image of code. `None` if nothing says so but a device.
+    pub check_emulated: Option<CheckCode>,
     /// The extensions of files with its code, which may stand in for it, such as `spv`.
     pub extensions: &'static [&'static str],
     /// Whether two functions, each of the bytes of an executable and by its ordinal, are the same code
@@ -53,7 +57,10 @@ pub struct ExecutableFormat {
 }
 
 /// See [`ExecutableFormat::with_image`].
-pub type WithImage = fn(&[u8], &[u8]) -> Option<Result<Vec<u8>>>;
+pub type WithImage = fn(&[u8], &[u8], Replaced<'_>) -> Option<Result<Vec<u8>>>;
+
+/// See [`ExecutableFormat::check_emulated`].
+pub type CheckCode = fn(&[u8]) -> Result<()>;
 
 /// See [`ExecutableFormat::is_same_code`].
 pub type SameCode = fn((&[u8], u32), (&[u8], u32)) -> bool;

@@ -12,7 +12,7 @@ pub const VULKAN: ExecutableFormat = ExecutableFormat {
     functions: |format, bytes| FunctionInfo::of_code(vulkan::Image::read(format, bytes)?.functions()),
     written_bindings: Some(vulkan::written_bindings),
     binds_addresses: Some(vulkan::binds_addresses),
-    with_image: vulkan::with_spirv,
+    with_image: |own, image, _| vulkan::with_spirv(own, image),
     extensions: &["spv", "vk1"],
     ..ExecutableFormat::of_gpu("vulkan-")
 };
@@ -26,6 +26,7 @@ pub const CUDA: ExecutableFormat = ExecutableFormat {
     target: |_, bytes| read_cuda(bytes).ok()?.target,
     images: |_, bytes| images(read_cuda(bytes)),
     with_image,
+    replaces_functions: true,
     files: &[FileKind::CudaExecutable, FileKind::Ptx, FileKind::Cubin, FileKind::Fatbin],
     extensions: &["ptx", "cubin", "fatbin"],
     ..ExecutableFormat::of_gpu("cuda-")
@@ -40,6 +41,7 @@ pub const HIP: ExecutableFormat = ExecutableFormat {
     target: |_, bytes| read_hip(bytes).ok()?.target,
     images: |_, bytes| images(read_hip(bytes)),
     with_image,
+    replaces_functions: true,
     files: &[FileKind::HipExecutable, FileKind::Hsaco],
     extensions: &["hsaco"],
     ..ExecutableFormat::of_gpu("rocm-")
@@ -52,6 +54,7 @@ pub const AMDGPU: ExecutableFormat = ExecutableFormat {
     binds_addresses: Some(|_, bytes| all(read_amdgpu(bytes))),
     target: |name, bytes| read_amdgpu(bytes).map_or_else(|_| Some(name.into()), |it| it.target),
     images: |_, bytes| images(read_amdgpu(bytes)),
+    replaces_functions: false,
     files: &[FileKind::AmdgpuExecutable, FileKind::Hsaco],
     prefix: "gfx",
     ..HIP
@@ -74,7 +77,9 @@ impl ExecutableFormat {
             binds_addresses: None,
             target: |_, _| None,
             images: |_, _| Vec::new(),
-            with_image: |_, _| None,
+            with_image: |_, _, _| None,
+            replaces_functions: false,
+            check_emulated: None,
             extensions: &[],
             is_same_code: None,
         }

@@ -103,7 +103,7 @@ pub use remote::{
     ObservedReplay, RemoteReplay, ReplayCommand, ReplayEvent, ReplayLink, SeenOperation, SeenRead, ServedRun,
     serve_replay,
 };
-pub use replacements::{FileReplacements, ProgramSubstitutes, REPLACE_WHOLE, check_whole};
+pub use replacements::{FileReplacements, ProgramSubstitutes, REPLACE_WHOLE, WholeCode, check_whole};
 pub use rewrite::{DataKind, DataPlace, NameKind, RewriteOptions, Rewriter, Rewritten, rewrite};
 pub use run::{FindWritten, Replay, ReplayOptions, ReplayOrder};
 pub use slice::{BufferRanges, Cut, Slice, SliceCheck, SliceOptions, SliceSet, SlicedRead, WatchBuffer};

@@ -205,8 +205,11 @@ fn prepare_replacement(
     // An image by itself, which does not say how it is dispatched, gets the container of the captured one.
     let of_captured_files = |it: &&ExecutableFormat| kind.is_some_and(|kind| it.files.contains(&kind));
     let is_of_captured = of_captured.as_ref().is_some_and(of_captured_files);
-    let with_image = of_captured.filter(|_| inferred.is_none() && is_of_captured).map(|it| it.with_image);
-    if let Some(whole) = with_image.and_then(|with| with(captured.data, data)) {
+    let format = of_captured.filter(|_| is_of_captured && inferred.is_none_or(|it| it == captured.format));
+    if let Some(check) = format.and_then(|it| it.check_emulated) {
+        check(data)?;
+    }
+    if let Some(whole) = format.and_then(|it| layer.in_container(it, captured.data)) {
         let data = whole?;
         let prepared = prepare_one(device, &ExecutableParams { data: &data, ..*captured })?;
         return Ok((prepared, ReplacementCode::of(data, captured.format)));

@@ -1,9 +1,12 @@
 //! Replacements of the executables of a program or a capture.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rehal_base::{Context, Error, Result};
-use rehal_hal::{Device, Executable, ExecutableParams, FunctionInfo, NeededWorkgroups, ReplacedFunction};
+use rehal_hal::{
+    Device, Executable, ExecutableFormat, ExecutableParams, FunctionInfo, NeededWorkgroups, ReplacedFunction,
+};
 
 use crate::prepare::functions;
 use crate::substitute::{
@@ -113,14 +116,34 @@ impl ProgramSubstitutes {
         Ok(Some(FileReplacements { code, functions: found, workgroups }))
     }
 
-    /// The code that replaces an executable, if something does.
-    pub fn code_for(&self, id: u64, original: &Executable) -> Option<SubstituteCode<'_>> {
-        let names = || original.functions().iter().map(|function| function.name.as_bytes());
-        let own_name = original.backend().name();
-        let mut selecting = self.selected.iter();
-        let (_, it) =
-            selecting.find(|(it, _)| it.selects(id, names()) || it.selects_by_own_name(own_name))?;
-        Some(it.substitute_code(true))
+    /// The code that replaces an executable, if something does: images by themselves are put into the code
+    /// `own`, one after the other.
+    pub fn code_for(
+        &self,
+        id: u64,
+        original: &Executable,
+        (format, own): (Option<&ExecutableFormat>, &[u8]),
+    ) -> Result<Option<WholeCode<'_>>> {
+        let selecting = self.selecting(id, original.functions(), original.backend().name())?;
+        let Some((first, _)) = selecting.first() else { return Ok(None) };
+        let code = first.replacement.substitute_code(true);
+        let mut whole = None;
+        for (layer, _) in &selecting {
+            let container = whole.as_deref().unwrap_or(own);
+            let stated = layer.replacement.format.as_deref();
+            let format = format.filter(|it| stated.is_none_or(|name| name.starts_with(it.prefix)));
+            whole = match format.and_then(|it| layer.in_container(it, container)) {
+                Some(other) => Some(other.context(|| layer.replacement.place.clone())?),
+                None if selecting.len() == 1 => break,
+                None => {
+                    let message =
+                        format!("{} and others replace functions of one executable", layer.replacement.place);
+                    return Err(Error::failed_precondition(message).advise(REPLACE_WHOLE));
+                }
+            };
+        }
+        let bytes = whole.map_or(Cow::Borrowed(code.data), Cow::Owned);
+        Ok(Some(WholeCode { is_in_container: matches!(bytes, Cow::Owned(_)), bytes, code }))
     }
 
     /// The selectors that have selected nothing so far.
@@ -128,6 +151,17 @@ impl ProgramSubstitutes {
         let pairs = self.selected.iter().zip(&self.is_used);
         pairs.filter(|(_, is_used)| !is_used.load(Ordering::Relaxed)).map(|((it, _), _)| &it.selector)
     }
+}
+
+/// The code that replaces an executable.
+#[derive(Clone, Debug)]
+pub struct WholeCode<'s> {
+    /// The first replacement.
+    pub code: SubstituteCode<'s>,
+    /// The code that takes the place of the executable.
+    pub bytes: Cow<'s, [u8]>,
+    /// Whether that is the executable with images in it, so that it has all of its functions.
+    pub is_in_container: bool,
 }
 
 /// The replacements of functions of an executable of a module.

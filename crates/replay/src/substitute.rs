@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use rehal_base::platform::OsStrExt;
 use rehal_base::{Context, Error, MappedFile, Result};
-use rehal_hal::NeededWorkgroups;
+use rehal_formats::Replaced;
+use rehal_hal::{ExecutableFormat, NeededWorkgroups};
 use serde::{Deserialize, Serialize};
 
 use crate::{ExecutableRecord, message, origin};
@@ -118,19 +119,6 @@ impl Replacement {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// The same replacement, whose code `own` has been put into a container of the executable's format. The
-    /// container hides what made the code, so its workgroups are stated, in place of `replaced`.
-    #[doc(hidden)]
-    pub fn in_container(mut self, container: impl Into<Arc<[u8]>>, own: &[u8], replaced: &[u8]) -> Self {
-        let name = match &self.code {
-            Code::File(path) => Some(path.display().to_string()),
-            Code::Bytes(_) => None,
-        };
-        self.name = self.name.or(name);
-        self.code = Code::Bytes(container.into());
-        self.with_workgroups(None, origin::workgroups(own, replaced))
-    }
-
     pub(crate) fn open(&self) -> Result<OpenReplacement> {
         let bytes = match &self.code {
             Code::File(path) => Bytes::Mapped(MappedFile::open(path).advise(|| NO_EXECUTABLE)?),
@@ -177,6 +165,22 @@ pub(crate) struct Layer<'r> {
     /// Whether the replacement has the format of the executable unless another one is stated; otherwise the
     /// device infers it.
     pub keeps_format: bool,
+}
+
+impl Layer<'_> {
+    /// The executable `container` of a format with this code in it, if it is an image by itself.
+    pub(crate) fn in_container(
+        &self,
+        format: &ExecutableFormat,
+        container: &[u8],
+    ) -> Option<Result<Vec<u8>>> {
+        let which = match self.function.map(str::from_utf8) {
+            Some(name) => Replaced::Function(name.unwrap_or_default()),
+            None if self.replacement.keeps_missing => Replaced::Present,
+            None => Replaced::Module,
+        };
+        (format.with_image)(container, self.replacement.data(), which)
+    }
 }
 
 enum Bytes {

@@ -20,6 +20,11 @@ impl<'a> Table<'a> {
         Self { buffer, at: follow(buffer, 0).unwrap_or(usize::MAX) }
     }
 
+    /// Offset of the table in the buffer.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
     /// Offset of the field's value in the buffer, if it is present.
     pub fn field(&self, id: usize) -> Option<usize> {
         let back = i32::from_le_bytes(load(self.buffer, self.at)?);

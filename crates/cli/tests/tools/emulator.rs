@@ -166,6 +166,33 @@ fn what_cannot_be_emulated_is_an_error_before_anything_runs() {
     assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
+/// A sum whose results are all 7: the other four functions of the executable compute what they did.
+#[test]
+fn one_function_of_a_linked_executable_is_replaced() {
+    const SUMS: &str = "mlp_dispatch_4_reduction_16x10_f32";
+    let scratch = Scratch::new();
+    let path = gpu_capture("mlp.cuda");
+    // The compiler has put both results into one buffer.
+    let kernel = format!(
+        ".version 7.6\n.target sm_80\n.address_size 64\n\
+         .visible .entry {SUMS}(.param .u64 rows, .param .u64 both)\n{{\n\
+         .reg .pred %p<2>; .reg .b32 %r<3>; .reg .b64 %rd<4>;\n\
+         ld.param.u64 %rd1, [both];\nmov.u32 %r1, %tid.x;\nsetp.ge.u32 %p1, %r1, 16;\n@%p1 bra $end;\n\
+         mul.wide.u32 %rd2, %r1, 4;\nadd.s64 %rd3, %rd1, %rd2;\n\
+         st.global.b32 [%rd3+640], 0x40E00000;\n$end:\nret;\n}}\n"
+    );
+    let sevens = scratch.file("sevens.ptx", kernel);
+    for name in [SUMS, "mlp_dispatch_4", "*reduction*"] {
+        let flag = format!("--replay_executable_substitution={name}={sevens}");
+        let reads = reads(&["--workgroup_count=same", &flag, &path]);
+        assert!(reads[0][..160].iter().all(|it| (it / 0.1 - 1.0).abs() < 1e-6), "{:?}", reads[0]);
+        assert_eq!(reads[2][..16], [7.0; 16]);
+    }
+    let with = format!("--with={sevens}");
+    let ran = run(&["rehal", "compare", EMULATOR, &format!("--function={SUMS}"), &with, &path]);
+    assert!(ran.status == Some(2) && ran.stdout.contains("wrong"), "{ran:?}");
+}
+
 #[test]
 fn cuda_c_needs_nvrtc() {
     let scratch = Scratch::new();

@@ -5,7 +5,7 @@ use rehal_base::{Error, Result, listed};
 
 use super::flatbuffer::{self, MAGIC, id};
 use super::{Image, infer};
-use crate::replaced::with_vector;
+use crate::HEADER_BYTES;
 
 /// The first word of a SPIR-V module.
 const SPIRV: [u8; 4] = 0x0723_0203_u32.to_le_bytes();
@@ -45,6 +45,30 @@ fn replace(executable: &[u8], spirv: &[u8]) -> Result<Vec<u8>> {
     // What cannot be read is not to be written.
     read(&bytes)?;
     Ok(bytes)
+}
+
+/// The executable whose flatbuffer is `buffer`, with other bytes in the vector of `count` elements that the
+/// field at `field` refers to. Everything else stays. A zero follows the bytes.
+fn with_vector(
+    executable: &[u8],
+    buffer: &[u8],
+    field: usize,
+    (count, bytes): (usize, &[u8]),
+) -> Result<Vec<u8>> {
+    let too_large = || Error::resource_exhausted("the executable would exceed 4 GiB");
+    let mut buffer = buffer.to_vec();
+    let vector = buffer.len().next_multiple_of(8) + 4;
+    buffer.resize(vector, 0);
+    buffer.extend(u32::try_from(count).map_err(|_| too_large())?.to_le_bytes());
+    buffer.extend(bytes);
+    buffer.push(0);
+    buffer.resize(buffer.len().next_multiple_of(8), 0);
+    let distance = u32::try_from(vector - field).map_err(|_| too_large())?;
+    buffer[field..field + 4].copy_from_slice(&distance.to_le_bytes());
+    let mut whole = executable[..HEADER_BYTES].to_vec();
+    whole[8..16].copy_from_slice(&(buffer.len() as u64).to_le_bytes());
+    whole.extend(buffer);
+    Ok(whole)
 }
 
 #[cfg(test)]

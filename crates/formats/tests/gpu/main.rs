@@ -4,6 +4,7 @@
 
 mod builder;
 mod images;
+mod replaced;
 mod signatures;
 mod wrong_input;
 

@@ -157,6 +157,12 @@ impl Kernel {
     }
 }
 
+/// Fails if PTX in an executable for CUDA cannot be interpreted. Machine code is not checked.
+pub fn check_code(bytes: &[u8]) -> Result<()> {
+    let images = read_cuda(bytes)?.images;
+    images.iter().filter(|it| it.kind == ImageKind::Ptx).try_for_each(|it| load_image(bytes, it).map(drop))
+}
+
 fn load_image(data: &[u8], image: &CodeImage) -> Result<Image> {
     let bytes = data.get(image.bytes.clone()).unwrap_or_default();
     if image.kind != ImageKind::Ptx {

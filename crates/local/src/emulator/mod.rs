@@ -19,6 +19,7 @@ use rehal_hal::{
 use rehal_simt::Checks;
 
 pub(crate) use executable::EmulatedExecutable;
+pub use executable::check_code;
 pub use findings::{DispatchFinding, Findings, take_findings};
 pub use rehal_simt::{Finding, FindingKind, Target};
 

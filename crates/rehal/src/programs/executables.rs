@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode, listed};
+use rehal_base::{Context, Error, FileKind, Result, StatusCode, listed};
 use rehal_devices::{drivers, executable_functions, find_format, idle_device};
-use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, FunctionInfo};
+use rehal_hal::{CachingMode, Device, Executable, ExecutableFormat, ExecutableParams, FunctionInfo};
 use rehal_kernels::{CodeFunction, ExecutableSource, LoadOptions, LoadedExecutable};
 use rehal_local::executable::infer_format;
 use rehal_local::executable::link::{ElfLibrary, OtherFunction, OtherImage, loads_alike, replace_functions};
 use rehal_modules::hal;
 use rehal_replay::{
-    Code, DispatchedFunction, ExecutableNames, FileReplacements, ProgramSubstitutes, REPLACE_WHOLE,
+    DispatchedFunction, ExecutableNames, FileReplacements, ProgramSubstitutes, REPLACE_WHOLE,
     ResolvedSubstitutions, Selector, SubstituteCode, Substitution, check_whole,
 };
 use rehal_vm::ModuleFile;
@@ -254,7 +254,9 @@ pub fn substitute_executables(
         return Err(explained(unused(selector, &names)));
     }
     for (executable, known) in executables.iter().zip(&known) {
-        if let Ok(Known::Loaded(loaded)) = known {
+        if let Ok(Known::Loaded(loaded)) = known
+            && !executable_format(executable).is_some_and(|it| it.replaces_functions)
+        {
             check_whole(&resolved.substitutions, executable.number, loaded.executable())
                 .context(|| place(executable))?;
         }
@@ -265,12 +267,6 @@ pub fn substitute_executables(
     }
     resolved.dispatched = dispatched(module)?;
     build(&mut resolved)?;
-    for (executable, known) in executables.iter().zip(&known) {
-        if let Ok(Known::Loaded(loaded)) = known {
-            put_into_container(executable, module, loaded, &mut resolved.substitutions)
-                .context(|| place(executable))?;
-        }
-    }
     let substitutes = ProgramSubstitutes::open(&resolved.substitutions)?;
     let counts = ModuleCounts::new(module)?;
     let mut others = Vec::new();
@@ -298,37 +294,9 @@ pub fn substitute_executables(
     Ok((rewritten, substituted.collect()))
 }
 
-/// Puts an image by itself, such as SPIR-V or PTX, into the container that the program creates the executable
-/// from.
-fn put_into_container(
-    executable: &ModuleExecutable,
-    module: &ModuleFile,
-    loaded: &LoadedExecutable,
-    substitutions: &mut [Substitution],
-) -> Result<()> {
-    let has = |name: &str| loaded.functions().iter().any(|it| it.name == name);
-    for it in substitutions {
-        let is_selected = match &it.selector {
-            Selector::All => true,
-            Selector::Id(id) => *id == executable.number,
-            Selector::Name(name) => has(name),
-        };
-        let Code::File(path) = &it.replacement.code else { continue };
-        if !is_selected || it.replacement.format.is_some() {
-            continue;
-        }
-        let file = MappedFile::open(path)?;
-        let own = executable.code(module);
-        let kind = FileKind::from_head(file.bytes());
-        let format = find_format(&drivers(), &executable.format);
-        let format = format.filter(|it| kind.is_some_and(|kind| it.files.contains(&kind)));
-        let with_image = format.map(|it| it.with_image);
-        if let Some(code) = with_image.and_then(|with| with(own, file.bytes())) {
-            let code = code.context(|| format!("'{}'", path.display()))?;
-            it.replacement = it.replacement.clone().in_container(code, file.bytes(), own);
-        }
-    }
-    Ok(())
+/// The format that a program creates an executable with, if it is known.
+fn executable_format(executable: &ModuleExecutable) -> Option<&'static ExecutableFormat> {
+    find_format(&drivers(), &executable.format)
 }
 
 /// The code of an ELF executable in which functions are replaced, if any are: a replacement that has all of
@@ -434,10 +402,13 @@ fn other_code(
         _ => error,
     })?;
     let Some(replaced) = replaced else { return Ok(None) };
-    let Some(code) = substitutes.code_for(executable.number, own) else { return Ok(None) };
-    let place = code.place;
+    let format = executable_format(executable);
+    let Some(found) = substitutes.code_for(executable.number, own, (format, params.data))? else {
+        return Ok(None);
+    };
+    let (code, place) = (found.code, found.code.place);
     let kept: Vec<_> = (own.functions().iter().zip(&replaced))
-        .filter(|(_, it)| it.executable.is_same(own))
+        .filter(|(_, it)| it.executable.is_same(own) && !found.is_in_container)
         .map(|(function, _)| function.name.as_str())
         .collect();
     let refused = |message: String| Err(Error::failed_precondition(message).advise(REPLACE_WHOLE));
@@ -462,7 +433,7 @@ fn other_code(
             for (function, replaced) in own.functions().iter().zip(&replaced) {
                 counts.check(function, &replaced.workgroups, place)?;
             }
-            Ok(Some(code.data.to_vec()))
+            Ok(Some(found.bytes.into_owned()))
         }
     }
 }
