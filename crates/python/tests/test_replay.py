@@ -210,6 +210,14 @@ def test_code_is_substituted(mlp: Path, tmp_path: Path) -> None:
         capture.replay(substitute=lambda _: b"no code")
 
 
+def test_cuda_c_is_compiled(mlp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "kernel.cu"
+    source.write_text('extern "C" __global__ void f() {}\n')
+    monkeypatch.setenv("REHAL_NVRTC", "/nowhere.so")
+    with pytest.raises(rehal.Error, match="CUDA C, and NVRTC, which compiles it, is not here"):
+        rehal.open(mlp).replay(substitute=lambda _: source)
+
+
 def test_captured_code_can_do_nothing_but_compute(tmp_path: Path) -> None:
     """The kernel tries what it may not do, and fails with the number of the first thing that it can do."""
     function, add = "add_dispatch_0_elementwise_4_f32", FIXTURES / "captures/add4.add.local-sync.ireereplay"

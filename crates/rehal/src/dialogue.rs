@@ -150,6 +150,9 @@ pub enum Answer {
         path: PathBuf,
         /// The format of the code; `None` to detect it.
         format: Option<String>,
+        /// Whether it replaces only the functions that it has.
+        #[serde(default)]
+        keeps_missing: bool,
     },
 }
 
@@ -313,11 +316,12 @@ fn substitute(candidate: &Candidate<'_>, reply: &Mutex<Reply>) -> Result<Option<
     });
     let mut no_bytes = |_: &AnsweredRead| Err(Error::failed_precondition("no buffer exists yet"));
     match discuss(reply, question, &mut no_bytes)? {
-        Answer::Replace { path, format } => {
+        Answer::Replace { path, format, keeps_missing } => {
             // A file that both sides map may not outlive the answer.
             let bytes = std::fs::read(&path)
                 .map_err(|error| Error::io(format!("reading '{}'", path.display()), &error))?;
-            let replacement = Replacement::bytes(bytes);
+            let mut replacement = Replacement::bytes(bytes);
+            replacement.keeps_missing = keeps_missing;
             Ok(Some(match format {
                 Some(format) => replacement.of_format(format),
                 None => replacement,

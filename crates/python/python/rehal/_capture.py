@@ -144,8 +144,8 @@ class Capture:
 
         ``on_dispatch`` and ``before_dispatch`` are called after and before each dispatch of the functions
         that match ``function``, ``on_host_read`` for each range that the program read. ``substitute`` returns
-        the code that replaces an executable, the path of a file that has it, or ``None``. Flags are those of
-        ``rehal run``, with underscores.
+        the code that replaces an executable, the path of a file that has it, or of CUDA C, or ``None``. Flags
+        are those of ``rehal run``, with underscores.
 
         Kernels run in another process; with ``isolation="none"`` in this one, which ends if one crashes.
         """

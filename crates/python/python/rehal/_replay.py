@@ -11,6 +11,7 @@ import json
 import operator
 import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from ._errors import Error
 
 Isolation = Literal["process", "none"]
 Order = Literal["serialized", "captured"]
-#: What replaces an executable: its code, the path of a file that has it, or nothing.
+#: What replaces an executable: its code, the path of a file that has it or of CUDA C, or nothing.
 Substitute = Union[bytes, str, "os.PathLike[str]", None]
 
 
@@ -308,11 +309,17 @@ def _replaced(
         memory = SharedMemory()
         memory.write(bytes(chosen))
         return {"replace": {"path": memory.path, "format": None}}, memory
-    # A worker that is confined cannot open a file that was not named at its start.
-    memory = SharedMemory(os.path.splitext(os.fspath(chosen))[1])
-    with open(chosen, "rb") as file:
-        memory.write(file.read())
-    return {"replace": {"path": memory.path, "format": None}}, memory
+    path = os.fspath(chosen)
+    is_source = os.path.splitext(path)[1] == ".cu"
+    with tempfile.TemporaryDirectory() as directory:
+        if is_source:
+            path = os.path.join(directory, "kernel.ptx")
+            _tool.succeed(["kernel", "build", f"--output={path}", "--", os.fspath(chosen)])
+        # A worker that is confined cannot open a file that was not named at its start.
+        memory = SharedMemory(os.path.splitext(path)[1])
+        with open(path, "rb") as file:
+            memory.write(file.read())
+    return {"replace": {"path": memory.path, "format": None, "keeps_missing": is_source}}, memory
 
 
 def replay(

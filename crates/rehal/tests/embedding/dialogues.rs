@@ -136,7 +136,7 @@ fn an_answer_replaces_an_executable_and_an_error_ends_the_replay() {
     let (_directory, path) = target();
     let to = path.clone();
     let (asked, ran) = replay(questions(r#"{"executables": true}"#), move |_| {
-        Ok(Answer::Replace { path: to.clone(), format: None })
+        Ok(Answer::Replace { path: to.clone(), format: None, keeps_missing: false })
     });
     let [Question::Executable(it)] = &asked[..] else { panic!("{asked:?}") };
     assert_eq!((it.id, it.format.as_str(), it.functions.len()), (4, "embedded-elf-x86_64", 5));
