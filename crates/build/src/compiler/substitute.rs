@@ -75,7 +75,8 @@ pub struct SubstituteFlags {
     pub flags: Vec<OsString>,
     /// The replacements: the name of an executable, and the file.
     pub replaced: Vec<(String, PathBuf)>,
-    /// Libraries of kernels, which the compiler does not take: what each replaces in the compiled module.
+    /// Libraries of kernels and CUDA C, which the compiler does not take: what each replaces in the compiled
+    /// module.
     pub libraries: Vec<(String, PathBuf)>,
     /// Files that the compiler is given in place of those that the user named, with these.
     pub(super) stand_ins: Vec<(PathBuf, PathBuf)>,
@@ -199,6 +200,11 @@ impl Compiler {
         for (name, (path, kind)) in chosen {
             let executable = program.find(name)?;
             let place = || format!("the substitute for '{name}'");
+            // As for a library, what is compiled is put into the module.
+            if kind.is_none() && path.extension().is_some_and(|it| it == "cu") {
+                result.libraries.push((name.to_owned(), path));
+                continue;
+            }
             let (flag, file) = match kind.map_or_else(|| self.kind_of(&path), Ok).context(place)? {
                 kind @ (SubstituteKind::CpuObject | SubstituteKind::C) => {
                     let wrapped = self.wrapped(executable, &path, kind, directory.path()).context(place)?;

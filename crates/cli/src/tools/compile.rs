@@ -175,7 +175,7 @@ impl DumpedBefore {
     }
 }
 
-/// Puts libraries of kernels into the compiled module, if there are any.
+/// Puts libraries of kernels and CUDA C into the compiled module, if there are any.
 fn put_libraries(
     flags: &Flags,
     compiled: &Compiled,
@@ -184,7 +184,7 @@ fn put_libraries(
     let Some((_, first)) = substituted.libraries.first() else { return Ok(None) };
     if FileKind::from_head(compiled.bytes()) != Some(FileKind::Module) {
         let message = format!(
-            "'{}' is a library of kernels, which is put into a compiled module, and the output is something else",
+            "'{}' is a library of kernels or CUDA C, which is put into a compiled module, and the output is something else",
             first.display()
         );
         return Err(Error::invalid_argument(message).advise(

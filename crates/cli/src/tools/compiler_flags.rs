@@ -165,11 +165,12 @@ pub(crate) struct SubstituteCompiler {
 
 impl SubstituteCompiler {
     pub(crate) fn from_flags(flags: &Flags) -> Self {
-        Self {
-            setup: setup(flags),
-            arguments: flags.list(&COMPILER_FLAG),
-            workgroups: flags.list(&WORKGROUPS),
-        }
+        Self { workgroups: flags.list(&WORKGROUPS), ..Self::for_sources(flags) }
+    }
+
+    /// For a tool to which workgroups do not matter.
+    pub(crate) fn for_sources(flags: &Flags) -> Self {
+        Self { arguments: flags.list(&COMPILER_FLAG), ..Self::for_kernels(flags) }
     }
 
     /// For a tool without arguments of the compiler of dispatches.

@@ -11,9 +11,10 @@ use contents::{Info, Substitutes};
 use rehal::capture::CaptureFile;
 use rehal_base::Result;
 use rehal_devices::{CrashReports, DeviceOptions, idle_devices};
-use rehal_hal::{DeviceGroup, DriverRegistry};
+use rehal_hal::DeviceGroup;
 use rehal_replay::{Code, FileRemap, Replay, ReplayOptions, Substitution};
 
+use super::compiler_flags::{COMPILING, SubstituteCompiler};
 use super::replay_flags::FILE_REMAP;
 use super::report_format::{self, Format};
 use crate::flags::{Access, Flag, Group, List, with_devices};
@@ -34,7 +35,7 @@ pub const INFO: Tool = Tool {
             code is loaded, such as a missing import or CPU feature, are not detected without \
             --load_executables.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
-    groups: with_devices![&REPORT],
+    groups: with_devices![&REPORT, &COMPILING],
     examples: &[
         ("Summarize a capture", "{tool} model.ireereplay"),
         ("The same as JSON", "{tool} --format=json model.ireereplay | jq .replay"),
@@ -62,8 +63,9 @@ const SUBSTITUTE: List<Substitution> = List::parsed(
     "WHICH[@FORMAT]=PATH",
     |value| Ok(Substitution::parse(value)?),
     "Also says whether replays would accept this file in place of an executable, or of a function: its functions, their \
-     bindings, constants and workgroup sizes, and its processor. It is only read, so that no device is needed. WHICH is as in \
-     --replay_executable_substitution of rehal run. If it is not accepted, the exit status is 1.",
+     bindings, constants and workgroup sizes, its processor, and whether the emulator takes it. It is only read, so that no \
+     device is needed; sources are compiled. WHICH is as in --replay_executable_substitution of rehal run. If it is not \
+     accepted, the exit status is 1.",
 )
 .files(|substitution, _| match &substitution.replacement.code {
     Code::File(path) => vec![Access::Read.to(path)],
@@ -78,20 +80,28 @@ struct Options {
     format: Format,
     load: bool,
     file_remaps: Vec<FileRemap>,
-    substitutions: Vec<Substitution>,
-    registry: DriverRegistry,
+    /// Whether replays accept the replacements, if there are any.
+    substitutes: Option<Substitutes>,
     devices: DeviceOptions,
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
+    let substitutions = flags.list(&SUBSTITUTE);
+    let refused = match substitutions[..] {
+        [] => None,
+        // Also compiles, which confined code cannot.
+        _ => Some(check_substitutes(invocation, &substitutions).err()),
+    };
+    if let Some(Some(_)) = refused {
+        invocation.set_status(1);
+    }
     let options = Options {
         path: invocation.operand(),
         format: flags.get(&FORMAT),
         load: flags.get(&LOAD),
         file_remaps: flags.list(&FILE_REMAP),
-        substitutions: flags.list(&SUBSTITUTE),
-        registry: devices::registry(flags),
+        substitutes: refused.map(|error| Substitutes { accepted: error.is_none(), error }),
         devices: devices::options(flags)?,
     };
     // Otherwise no code runs.
@@ -117,26 +127,21 @@ fn report(options: &Options, invocation: &Invocation, confinement: &str) -> Resu
         output::note("note: loading the executables, which runs code of the capture");
         verdict.load(&capture, &devices, &options.file_remaps);
     }
-    let refused = match options.substitutions[..] {
-        [] => None,
-        _ => Some(check_substitutes(&capture, options).err()),
-    };
-    if let Some(Some(_)) = refused {
-        invocation.set_status(1);
-    }
     let subject = Subject { capture: Some(capture.bytes()), devices: Some(&devices) };
     let mut info = Info::new(path, &capture, &survey, &verdict, confinement);
-    info.substitutes = refused.map(|error| Substitutes { accepted: error.is_none(), error });
+    info.substitutes.clone_from(&options.substitutes);
     invocation.print(&info, options.format, subject)
 }
 
-/// Fails unless replays would accept the replacements: all code is only read.
-fn check_substitutes(capture: &CaptureFile, options: &Options) -> Result<()> {
-    let plan = capture.plan()?;
-    let replaced = ReplayOptions::default()
-        .file_remaps(options.file_remaps.clone())
-        .substitutions(options.substitutions.clone());
-    Replay::new(plan.clone(), &idle_devices(&options.registry, &plan)?, &replaced)?.check_executables()
+/// Fails unless replays would accept the replacements: their code is only read.
+fn check_substitutes(invocation: &Invocation, substitutions: &[Substitution]) -> Result<()> {
+    let flags = &invocation.flags;
+    let plan = captures::open(&invocation.operand(), &captures::options(true))?.plan()?;
+    let devices = idle_devices(&devices::registry(flags), &plan)?;
+    let own_names = || rehal_replay::own_names(&plan, &devices);
+    let substitutions = SubstituteCompiler::for_sources(flags).resolve(substitutions, &plan, &own_names)?;
+    let replaced = ReplayOptions::default().file_remaps(flags.list(&FILE_REMAP)).substitutions(substitutions);
+    Replay::new(plan.clone(), &devices, &replaced)?.check_executables()
 }
 
 /// The report on a capture in each format, for the fuzzer.

@@ -610,7 +610,8 @@ _G19: Options = {
     "substitute": (
         "_Path | Sequence[_Path]",
         "Also says whether replays would accept this file in place of an executable, or of a "
-        "function: its functions, their bindings, constants and workgroup sizes, and its processor",
+        "function: its functions, their bindings, constants and workgroup sizes, its processor, "
+        "and whether the emulator takes it",
     ),
     "replay_file_remap": (
         "_Path | Sequence[_Path]",
@@ -1311,7 +1312,7 @@ VERBS: dict[str, Options] = {
     "diff": {**_G16},
     "dump": {},
     "executables": {**_G17, **_G18, **_G4},
-    "info": {**_G19, **_G5, **_G6, **_G7, **_G8, **_G9, **_G12},
+    "info": {**_G19, **_G4, **_G5, **_G6, **_G7, **_G8, **_G9, **_G12},
     "kernels": {**_G20, **_G3, **_G11, **_G5, **_G6, **_G7, **_G8, **_G9, **_G12},
     "profile": {**_G21},
     "races": {**_G22},

@@ -365,7 +365,7 @@ class Executables(
 ): ...
 
 class Info(
-    _G19, _G5, _G6, _G7, _G8, _G9, _G12,
+    _G19, _G4, _G5, _G6, _G7, _G8, _G9, _G12,
     total=False,
 ): ...
 

@@ -23,7 +23,7 @@ pub(super) struct Info<'a> {
 }
 
 /// Whether replays would accept the replacements that flags name.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub(in crate::tools) struct Substitutes {
     pub accepted: bool,
     #[serde(serialize_with = "reason")]
