@@ -21,7 +21,7 @@
 
 pub use rehal_base::{HostMemory, Range};
 pub use rehal_devices::{DeviceOptions, DeviceSettings, DeviceSpec, NamedPath, drivers};
-pub use rehal_formats::{CodeImage, ImageKind};
+pub use rehal_formats::{CodeImage, ImageKind, Replaced};
 pub use rehal_hal::{
     AccessScope, Binding, Buffer, BufferBarrier, BufferParams, BufferRef, BufferUsage, CommandBuffer,
     CommandBufferMode, CommandBufferParams, CommandCategories, CommonOptions, Device, DeviceDescription,
