@@ -165,10 +165,9 @@ impl LocalTask {
 }
 
 /// Creates an emulated GPU of the driver for CUDA, with the options of `local-task`, of all drivers, and
-/// [`EmulatorOptions`](crate::emulator::EmulatorOptions). For who judges results, and for kernels that are
-/// not trusted, the first error that a check finds fails the dispatch in any case. Then, and with optional
-/// checks, which compare the accesses of all workgroups, it runs work on the thread that makes it ready, so
-/// that the same is found each time.
+/// [`EmulatorOptions`](crate::emulator::EmulatorOptions). If results are judged, or kernels may write next to
+/// their buffers, the first error that a check finds fails the dispatch in any case. Then, and with optional
+/// checks, work runs on the thread that makes it ready, so that each run finds the same.
 pub fn create_emulated(options: &OptionSet, group: &[Device]) -> Result<Device> {
     let (common, own): (CommonOptions, EmulatorOptions) = (options.get(), options.get());
     let is_judged = common.guards_buffers || common.refuses_wrong_results;

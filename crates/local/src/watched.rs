@@ -43,19 +43,27 @@ impl WatchAccesses for Accesses {
 
 #[cfg(test)]
 mod tests {
-    use rehal_hal::{BufferUsage, transfer};
+    use rehal_hal::{BufferUsage, OptionSet, transfer};
 
     use super::*;
-    use crate::LocalSync;
     use crate::executable::Plugins;
+    use crate::{LocalSync, create_emulated};
 
     #[test]
     fn pages_are_accessed_by_reads_and_writes() {
         rehal_crash::install();
-        let device = LocalSync::create(Plugins::default());
-        let params = BufferParams { usage: BufferUsage::all(), ..BufferParams::default() };
+        let emulated = create_emulated(&OptionSet::default(), &[]).unwrap();
+        for device in [LocalSync::create(Plugins::default()), emulated] {
+            check_pages(&device);
+        }
+    }
+
+    /// The buffer is one of memory of the device.
+    fn check_pages(device: &Device) {
+        let (usage, memory_type) = (BufferUsage::all(), MemoryType::DEVICE_LOCAL);
+        let params = BufferParams { usage, memory_type, ..BufferParams::default() };
         let size = 10 * page_bytes() as u64 + 100;
-        let watched = watch_buffer(&device, params, size).unwrap().unwrap();
+        let watched = watch_buffer(device, params, size).unwrap().unwrap();
         let page = page_bytes() as u64;
         let accessed = || -> Vec<(u64, u64)> {
             watched.accesses.accessed().unwrap().iter().map(|it| (it.offset, it.end())).collect()

@@ -633,8 +633,7 @@ fn so_many_ranges_are_mapped_and_more_are_copied() {
     }
 }
 
-/// No addition is lost, and none of the values that plain stores write is overwritten by an exchange that
-/// expected another.
+/// No addition is lost, and an exchange that expected another value stores nothing.
 #[test]
 fn exchanges_are_atomic() {
     fn count<const N: usize>() {

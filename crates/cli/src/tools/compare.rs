@@ -227,7 +227,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let with = flags.list(&WITH);
     if with.is_empty() {
         return Err(Error::invalid_argument("--with is missing")
-            .advise("name a replacement: a source (.c, .rs), a dispatch (.mlir), a shared library, or a directory of them"));
+            .advise("name a replacement: a source (.c, .rs, .cu), a dispatch (.mlir), PTX, a shared library, or a directory of them"));
     }
     let (options, format) = (options(flags), flags.get(&FORMAT));
     // A wrong path is found before the capture is read, and a wrong function before anything is compared.

@@ -206,8 +206,7 @@ fn cuda_c_needs_nvrtc() {
     assert!(ran.stderr.contains("pip install nvidia-cuda-nvrtc-cu12"), "{ran:?}");
 }
 
-/// Of captured kernels it is not known that they are at fault: what is found has an exit status, and where
-/// results are judged, there is no verdict.
+/// Findings in a captured kernel have an exit status of their own. Where results are judged, they are errors.
 #[test]
 fn what_a_captured_kernel_does_is_found_as_well() {
     let scratch = Scratch::new();

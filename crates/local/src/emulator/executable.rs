@@ -93,7 +93,7 @@ impl EmulatedExecutable {
         let begun = Instant::now();
         let is_stopped = || self.emulation.timeout.is_some_and(|limit| begun.elapsed() > limit);
         let (mut blocks, mut begun_block) = (0..0, None);
-        // One at a time, so that who watches the process sees that it continues.
+        // One at a time: each is progress to the process that watches this one.
         let mut next = || {
             begun_block.take();
             if blocks.is_empty() {

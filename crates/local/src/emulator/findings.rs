@@ -149,7 +149,7 @@ mod tests {
         add(Some([17, 5]), finding(3, FindingKind::ReadInSlack));
         assert!(!found.are_errors());
         let mut add = |record, finding| found.add(DispatchFinding { record, finding });
-        // A later block, and one that another thread ran before it.
+        // Threads run blocks in any order.
         for block in [4, 1, 3] {
             add(None, Finding { block: [block, 0, 0], ..finding(4, FindingKind::ReadOutOfBounds) });
         }
@@ -158,6 +158,7 @@ mod tests {
         assert_eq!(kept, [(Some([17, 5]), 0, 4), (None, 1, 6)]);
         assert!(found.are_errors());
     }
+
     #[test]
     fn of_what_is_not_kept_only_errors_are_counted() {
         let mut found = Findings::default();

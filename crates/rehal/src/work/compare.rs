@@ -78,8 +78,8 @@ impl CompareWork {
     }
 
     /// Compares again what a process says is right, since it could say so of anything: with each side in a
-    /// process of its own, and the comparison in this one. If another one `has_crashed` with changed inputs,
-    /// they are the replacement's fault unless the captured kernel fails with them, too.
+    /// process of its own, and the comparison in this one. If a process `has_crashed` with changed inputs,
+    /// the replacement is wrong if it fails with fresh ones again, and the captured kernel does not.
     fn confirm(
         &self,
         mut comparison: Comparison,

@@ -185,7 +185,7 @@ fn varied(timing: &Timing, changes_inputs: bool) -> String {
     let ordinals: Vec<_> = varied.iter().map(u32::to_string).collect();
     match (ordinals.len(), changes_inputs) {
         (0, true) => "inputs as captured: none has a known element type (--element_type)".into(),
-        (0, false) => "inputs as captured: with others, the captured kernel crashes".into(),
+        (0, false) => "inputs as captured: with others, a process crashed".into(),
         (1, _) => format!("each pair had fresh values in binding {}", ordinals[0]),
         (_, _) => format!("each pair had fresh values in bindings {}", ordinals.join(", ")),
     }

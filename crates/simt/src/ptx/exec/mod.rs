@@ -260,8 +260,8 @@ impl Warp {
                 let threads = (inst.imm != 0).then(|| self.short[inst.b as usize][first]);
                 let is_multiple = threads.is_none_or(|it| it != 0 && it.is_multiple_of(LANES as u32));
                 if id >= 16 || !is_multiple {
-                    let what =
-                        format!("barrier {id} for {threads:?} threads: at most 15, and a multiple of 32");
+                    let count = threads.map_or("all".to_owned(), |it| it.to_string());
+                    let what = format!("barrier {id} for {count} threads: at most 15, and a multiple of 32");
                     return Some(Event::Fault(Cause::Invalid(what)));
                 }
                 let predicate = mask_of(&self.short[inst.c as usize]).into();
